@@ -48,12 +48,14 @@ class Error : public std::exception {
 
 /// The caller's mistake: `WHIT_USER(axis < rank, Index, "[sum] axis {} is out of range for rank {}", axis, rank)`.
 /// The arguments are evaluated only on failure.
-#define WHIT_USER(cond, kind, ...)                                                                \
-  do {                                                                                            \
-    if (!(cond)) [[unlikely]] ::whit::raise(::whit::ErrorKind::kind, ::fmt::format(__VA_ARGS__)); \
+#define WHIT_USER(cond, kind, ...)                                        \
+  do {                                                                    \
+    if (!(cond)) [[unlikely]]                                             \
+      ::whit::raise(::whit::ErrorKind::kind, ::fmt::format(__VA_ARGS__)); \
   } while (0)
 /// Our own mistake: an invariant of whit does not hold.
-#define WHIT_CHECK(cond, ...)                                                                                          \
-  do {                                                                                                                 \
-    if (!(cond)) [[unlikely]] ::whit::raise_internal(__FILE__, __LINE__, #cond, ::fmt::format(__VA_ARGS__));          \
+#define WHIT_CHECK(cond, ...)                                                        \
+  do {                                                                               \
+    if (!(cond)) [[unlikely]]                                                        \
+      ::whit::raise_internal(__FILE__, __LINE__, #cond, ::fmt::format(__VA_ARGS__)); \
   } while (0)
