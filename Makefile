@@ -17,11 +17,11 @@ demo: setup
 
 # Every part that a change must pass; prints its time by part.
 test: setup
-	@python3 tools/ci/run_tests.py
+	@python3 tools/ci/run_tests.py $(if $(SUMMARY),--summary $(SUMMARY))
 
 # As test, with the slow tests, every case on every renderer and each sanitizer over everything.
 test-all: setup
-	@python3 tools/ci/run_tests.py --all
+	@python3 tools/ci/run_tests.py --all $(if $(SUMMARY),--summary $(SUMMARY))
 
 bench: setup
 	@test -e bench/run.py || { echo "make bench: bench/run.py does not exist yet" >&2; exit 2; }
