@@ -1,0 +1,102 @@
+#include "base/os.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <thread>
+
+#ifdef __linux__
+#include <sched.h>
+#endif
+
+namespace whit::os {
+namespace {
+
+// Cores by the quota of the cgroup (version 2, then 1), or 0 where there is no quota.
+int cgroup_cores() {
+  long long quota = 0, period = 0;
+  if (FILE* f = std::fopen("/sys/fs/cgroup/cpu.max", "re")) {
+    const int n = std::fscanf(f, "%lld %lld", &quota, &period);  // "max 100000" without a quota: reads no number
+    std::fclose(f);
+    if (n == 2 && quota > 0 && period > 0) return static_cast<int>((quota + period - 1) / period);
+    return 0;
+  }
+  const auto read = [](const char* path) {
+    long long value = 0;
+    if (FILE* f = std::fopen(path, "re")) {
+      if (std::fscanf(f, "%lld", &value) != 1) value = 0;
+      std::fclose(f);
+    }
+    return value;
+  };
+  quota = read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  period = read("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  return quota > 0 && period > 0 ? static_cast<int>((quota + period - 1) / period) : 0;
+}
+
+int count_cores() {
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) cores = CPU_COUNT(&set);
+  if (const int quota = cgroup_cores(); quota > 0) cores = std::min(cores, quota);
+#endif
+  return std::max(cores, 1);
+}
+
+}  // namespace
+
+int cpu_count() {
+  static const int cores = count_cores();
+  return cores;
+}
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+std::string cache_dir() {
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) return xdg;
+  if (const char* home = std::getenv("HOME"); home && *home) return std::string(home) + "/.cache";
+  return "";
+}
+
+size_t page_size() {
+  static const size_t size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+void* map_pages(size_t n_bytes, bool huge) {
+  constexpr size_t kHuge = size_t{2} << 20;
+  const size_t slack = huge ? kHuge : 0;
+  void* const raw = mmap(nullptr, n_bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  if (!huge) return raw;
+  // Cut what lies before the first 2 MiB boundary and what is left behind the end.
+  const auto begin = reinterpret_cast<uintptr_t>(raw);
+  const uintptr_t aligned = (begin + kHuge - 1) & ~(kHuge - 1);
+  const size_t page = page_size();
+  const uintptr_t end = (aligned + n_bytes + page - 1) & ~(page - 1);
+  const uintptr_t raw_end = (begin + n_bytes + slack + page - 1) & ~(page - 1);
+  if (aligned > begin) munmap(raw, aligned - begin);
+  if (raw_end > end) munmap(reinterpret_cast<void*>(end), raw_end - end);
+#ifdef MADV_HUGEPAGE
+  madvise(reinterpret_cast<void*>(aligned), n_bytes, MADV_HUGEPAGE);
+#endif
+  return reinterpret_cast<void*>(aligned);
+}
+
+void unmap_pages(void* pages, size_t n_bytes) { munmap(pages, n_bytes); }
+
+bool protect_pages(void* pages, size_t n_bytes, bool executable) {
+  return mprotect(pages, n_bytes, executable ? PROT_READ | PROT_EXEC : PROT_READ) == 0;
+}
+
+}  // namespace whit::os

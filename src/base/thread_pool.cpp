@@ -1,0 +1,233 @@
+#include "base/thread_pool.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/flags.h"
+#include "base/os.h"
+#include "base/text.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace whit {
+namespace {
+
+constexpr int kMaxThreads = 256;
+constexpr int64_t kSpinNs = 50'000;
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Spins until `done()`, at most for kSpinNs. True when it was done.
+template <class Done>
+bool spin_until(const Done& done) {
+  // The clock is read rarely: it costs as much as some pauses.
+  for (int64_t deadline = 0;;) {
+    for (int i = 0; i < 64; ++i) {
+      if (done()) return true;
+      cpu_relax();
+    }
+    const int64_t now = os::now_ns();
+    if (deadline == 0) deadline = now + kSpinNs;
+    if (now > deadline) return done();
+  }
+}
+
+struct Scratch {
+  static constexpr std::align_val_t kAlign{64};
+  void* data = nullptr;
+  size_t n_bytes = 0;
+
+  Scratch() = default;
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { ::operator delete(data, kAlign); }
+
+  void* reserve(size_t n) {
+    if (n <= n_bytes) [[likely]]
+      return data;
+    n = (n + 4095) & ~size_t{4095};
+    void* const grown = ::operator new(n, kAlign, std::nothrow);
+    WHIT_USER(grown, Memory, "no {} of scratch memory for a kernel", format_bytes(static_cast<int64_t>(n)));
+    ::operator delete(data, kAlign);
+    data = grown;
+    n_bytes = n;
+    return data;
+  }
+};
+
+// True in a worker and in a thread that is inside run().
+thread_local bool in_pool = false;
+
+struct Job {
+  ThreadPool::Body body;
+  const void* context;
+  int64_t last, chunk;
+  std::atomic<int64_t> next;  // where the next part begins
+
+  void work(void* scratch) {
+    for (;;) {
+      const int64_t from = next.fetch_add(chunk, std::memory_order_relaxed);
+      if (from >= last) return;
+      body(context, scratch, from, std::min(from + chunk, last));
+    }
+  }
+};
+
+// What a worker is told. Idle -> Posted by the caller -> Running by the worker -> Idle, or Posted -> Idle by the caller
+// who takes the part back.
+enum State : uint32_t { kIdle, kPosted, kRunning, kStop };
+
+struct alignas(64) Slot {
+  std::atomic<uint32_t> state{kIdle};
+  std::atomic<uint32_t> sleeping{0};      // the worker sleeps, or is about to
+  std::atomic<uint32_t> caller_waits{0};  // the caller sleeps, or is about to
+  Job* job = nullptr;
+  Scratch scratch;
+  std::thread thread;
+};
+
+void work_loop(Slot& slot) {
+  in_pool = true;
+  for (;;) {
+    const auto posted = [&] {
+      const uint32_t s = slot.state.load(std::memory_order_relaxed);
+      return s == kPosted || s == kStop;
+    };
+    if (!spin_until(posted)) {
+      slot.sleeping.store(1, std::memory_order_seq_cst);
+      slot.state.wait(kIdle, std::memory_order_seq_cst);
+      slot.sleeping.store(0, std::memory_order_relaxed);
+    }
+    uint32_t expected = kPosted;
+    if (!slot.state.compare_exchange_strong(expected, kRunning, std::memory_order_acquire)) {
+      if (expected == kStop) return;
+      continue;  // the caller took it back
+    }
+    slot.job->work(slot.scratch.data);
+    slot.state.store(kIdle, std::memory_order_seq_cst);
+    if (slot.caller_waits.load(std::memory_order_seq_cst)) slot.state.notify_all();
+  }
+}
+
+}  // namespace
+
+struct ThreadPool::Impl {
+  std::mutex mutex;  // held by the caller that uses the workers
+  std::vector<std::unique_ptr<Slot>> slots;
+  size_t scratch_bytes = 0;
+
+  // Workers and their scratch memory for n threads, the caller being one of them.
+  void prepare(int n_threads, size_t n_bytes) {
+    const size_t n_workers = static_cast<size_t>(n_threads - 1);
+    if (slots.size() >= n_workers && scratch_bytes >= n_bytes) [[likely]]
+      return;
+    scratch_bytes = std::max(scratch_bytes, n_bytes);
+    for (const auto& slot : slots) slot->scratch.reserve(scratch_bytes);
+    while (slots.size() < n_workers) {
+      auto slot = std::make_unique<Slot>();
+      slot->scratch.reserve(scratch_bytes);
+      slot->thread = std::thread(work_loop, std::ref(*slot));
+      slots.push_back(std::move(slot));
+    }
+  }
+};
+
+ThreadPool::ThreadPool() : impl_(std::make_unique<Impl>()) {}
+
+ThreadPool::~ThreadPool() {
+  for (const auto& slot : impl_->slots) {
+    slot->state.store(kStop, std::memory_order_seq_cst);
+    slot->state.notify_all();
+    slot->thread.join();
+  }
+}
+
+void ThreadPool::run(int64_t first, int64_t last, int64_t min_part, size_t scratch_bytes, Body body,
+                     const void* context, int max_threads) {
+  if (first >= last) return;
+  const int64_t extent = last - first;
+  min_part = std::max<int64_t>(min_part, 1);
+  int64_t n_threads = max_threads > 0 ? max_threads : flag::NUM_CPU_THREADS();
+  n_threads = std::clamp<int64_t>(std::min(n_threads, extent / min_part), 1, kMaxThreads);
+  if (n_threads == 1 || in_pool || !impl_->mutex.try_lock()) {
+    body(context, thread_scratch(scratch_bytes), first, last);
+    return;
+  }
+  const std::unique_lock lock(impl_->mutex, std::adopt_lock);
+  impl_->prepare(static_cast<int>(n_threads), scratch_bytes);
+  void* const own_scratch = thread_scratch(scratch_bytes);
+  const int n_workers = static_cast<int>(n_threads - 1);
+
+  // Several parts a thread where the range allows it: threads that get less of their core then do less of the work.
+  const int64_t n_parts = std::min(extent / min_part, n_threads * 4);
+  Job job{body, context, last, (extent + n_parts - 1) / n_parts, first};
+  for (int i = 0; i < n_workers; ++i) {
+    Slot& slot = *impl_->slots[static_cast<size_t>(i)];
+    slot.job = &job;
+    slot.state.store(kPosted, std::memory_order_seq_cst);
+    if (slot.sleeping.load(std::memory_order_seq_cst)) slot.state.notify_one();
+  }
+  in_pool = true;
+  job.work(own_scratch);
+  in_pool = false;
+  for (int i = 0; i < n_workers; ++i) {
+    Slot& slot = *impl_->slots[static_cast<size_t>(i)];
+    uint32_t expected = kPosted;
+    if (slot.state.compare_exchange_strong(expected, kIdle, std::memory_order_acquire)) continue;
+    const auto idle = [&] { return slot.state.load(std::memory_order_acquire) == kIdle; };
+    if (idle() || spin_until(idle)) continue;
+    slot.caller_waits.store(1, std::memory_order_seq_cst);
+    while (!idle()) slot.state.wait(kRunning, std::memory_order_seq_cst);
+    slot.caller_waits.store(0, std::memory_order_relaxed);
+  }
+}
+
+namespace {
+std::atomic<ThreadPool*> process_pool{nullptr};
+std::mutex process_pool_mutex;
+}  // namespace
+
+ThreadPool& ThreadPool::get() {
+  ThreadPool* pool = process_pool.load(std::memory_order_acquire);
+  if (pool) [[likely]]
+    return *pool;
+  const std::lock_guard lock(process_pool_mutex);
+  pool = process_pool.load(std::memory_order_relaxed);
+  if (!pool) {
+    // Never destroyed: kernels may still run in threads that outlive the exit of main. The child of a fork has no
+    // threads but its own: it forgets the pool (which cannot be destroyed there) and makes another.
+    static const int registered = pthread_atfork([] { process_pool_mutex.lock(); }, [] { process_pool_mutex.unlock(); },
+                                                 [] {
+                                                   process_pool.store(nullptr, std::memory_order_relaxed);
+                                                   process_pool_mutex.unlock();
+                                                   in_pool = false;
+                                                 });
+    (void)registered;
+    pool = new ThreadPool();
+    process_pool.store(pool, std::memory_order_release);
+  }
+  return *pool;
+}
+
+void* thread_scratch(size_t n_bytes) {
+  static thread_local Scratch scratch;
+  return scratch.reserve(n_bytes);
+}
+
+}  // namespace whit
