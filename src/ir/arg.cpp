@@ -1,0 +1,179 @@
+#include "ir/arg.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/hash.h"
+
+namespace whit {
+
+Shape::Shape(std::span<const int64_t> dims) {
+  if (dims.empty()) return;
+  void* p = ::operator new(sizeof(Rep) + dims.size() * sizeof(int64_t));
+  rep_ = new (p) Rep{{1}, static_cast<uint32_t>(dims.size())};
+  std::copy(dims.begin(), dims.end(), rep_->dims());
+}
+
+void Shape::release() {
+  if (rep_ && rep_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    rep_->~Rep();
+    ::operator delete(rep_);
+  }
+}
+
+int64_t Shape::numel() const {
+  int64_t n = 1;
+  for (const int64_t d : *this) n *= d;
+  return n;
+}
+
+bool Shape::operator==(const Shape& o) const {
+  return rep_ == o.rep_ || (size() == o.size() && std::equal(begin(), end(), o.begin()));
+}
+
+std::string Shape::str() const {
+  std::string s = "(";
+  for (size_t i = 0; i < size(); ++i) s += fmt::format("{}{}", i ? ", " : "", (*this)[i]);
+  return s + (size() == 1 ? ",)" : ")");
+}
+
+Arg::Arg(std::string_view text) : kind_(Kind::Str), rep_(new Rep) {
+  rep_->text = text;
+  rep_->hash = hash128(text).lo;
+}
+
+Arg::Arg(std::span<const int64_t> ints) : kind_(Kind::Ints), rep_(new Rep) {
+  rep_->ints.append(ints.begin(), ints.end());
+  uint64_t h = 0x1234567;
+  for (const int64_t v : ints) h = hash_mix(h, static_cast<uint64_t>(v));
+  rep_->hash = h;
+}
+
+Arg::Arg(std::span<const Arg> list) : kind_(Kind::List), rep_(new Rep) {
+  rep_->list = new SmallVec<Arg, 1>(list.begin(), list.end());
+  uint64_t h = 0x7654321;
+  for (const Arg& a : list) h = hash_mix(h, a.hash());
+  rep_->hash = h;
+}
+
+void Arg::release() {
+  if (!shared() || rep_->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  delete rep_->list;
+  delete rep_;
+}
+
+std::string_view Arg::as_str() const { return expect(Kind::Str), std::string_view(rep_->text); }
+std::span<const int64_t> Arg::as_ints() const { return expect(Kind::Ints), std::span<const int64_t>(rep_->ints); }
+std::span<const Arg> Arg::as_list() const { return expect(Kind::List), std::span<const Arg>(*rep_->list); }
+
+Arg Arg::at(size_t i) const {
+  if (kind_ == Kind::Ints) return Arg(as_ints()[i]);
+  const auto l = as_list();
+  WHIT_CHECK(i < l.size(), "arg list has {} elements, asked for number {}", l.size(), i);
+  return l[i];
+}
+
+int64_t Arg::int_at(size_t i) const {
+  if (kind_ == Kind::Ints) {
+    WHIT_CHECK(i < rep_->ints.size(), "arg has {} ints, asked for number {}", rep_->ints.size(), i);
+    return rep_->ints[i];
+  }
+  const auto l = as_list();
+  WHIT_CHECK(i < l.size(), "arg list has {} elements, asked for number {}", l.size(), i);
+  return l[i].as_int();
+}
+
+double Arg::to_double() const {
+  switch (kind_) {
+    case Kind::Bool:
+      return b_ ? 1 : 0;
+    case Kind::Int:
+      return static_cast<double>(i_);
+    default:
+      return as_float();
+  }
+}
+
+int64_t Arg::to_int() const {
+  switch (kind_) {
+    case Kind::Bool:
+      return b_ ? 1 : 0;
+    case Kind::Float:
+      return static_cast<int64_t>(f_);
+    default:
+      return as_int();
+  }
+}
+
+bool Arg::operator==(const Arg& o) const {
+  if (kind_ != o.kind_) return false;
+  switch (kind_) {
+    case Kind::None:
+    case Kind::Invalid:
+      return true;
+    case Kind::Bool:
+      return b_ == o.b_;
+    case Kind::Int:
+      return i_ == o.i_;
+    case Kind::Float:
+      return std::bit_cast<uint64_t>(f_) == std::bit_cast<uint64_t>(o.f_);
+    default:
+      break;
+  }
+  if (rep_ == o.rep_) return true;
+  if (rep_->hash != o.rep_->hash) return false;
+  if (kind_ == Kind::Str) return rep_->text == o.rep_->text;
+  if (kind_ == Kind::Ints) return rep_->ints == o.rep_->ints;
+  return *rep_->list == *o.rep_->list;
+}
+
+uint64_t Arg::hash() const {
+  const uint64_t k = static_cast<uint64_t>(kind_);
+  switch (kind_) {
+    case Kind::None:
+    case Kind::Invalid:
+      return k;
+    case Kind::Bool:
+      return hash_mix(k, b_ ? 1 : 0);
+    case Kind::Int:
+      return hash_mix(k, static_cast<uint64_t>(i_));
+    case Kind::Float:
+      return hash_mix(k, std::bit_cast<uint64_t>(f_));
+    default:
+      return hash_mix(k, rep_->hash);
+  }
+}
+
+void Arg::append_bytes(std::string& out) const {
+  auto put = [&](uint64_t v) { out.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  out.push_back(static_cast<char>(kind_));
+  switch (kind_) {
+    case Kind::None:
+    case Kind::Invalid:
+      break;
+    case Kind::Bool:
+      out.push_back(b_ ? 1 : 0);
+      break;
+    case Kind::Int:
+      put(static_cast<uint64_t>(i_));
+      break;
+    case Kind::Float:
+      put(std::bit_cast<uint64_t>(f_));
+      break;
+    case Kind::Str:
+      put(rep_->text.size());
+      out += rep_->text;
+      break;
+    case Kind::Ints:
+      put(rep_->ints.size());
+      for (const int64_t v : rep_->ints) put(static_cast<uint64_t>(v));
+      break;
+    case Kind::List:
+      put(rep_->list->size());
+      for (const Arg& a : *rep_->list) a.append_bytes(out);
+      break;
+  }
+}
+
+}  // namespace whit

@@ -1,0 +1,205 @@
+// Interval arithmetic over int64, saturating. Only ints and bools have bounds; a sized integer whose exact interval
+// does not fit its width gets the full width (it may have wrapped).
+#include <algorithm>
+#include <limits>
+
+#include "ir/uop.h"
+
+namespace whit::detail {
+namespace {
+
+constexpr int64_t kMin = std::numeric_limits<int64_t>::min(), kMax = std::numeric_limits<int64_t>::max();
+
+struct Interval {
+  int64_t lo = kMin, hi = kMax;
+};
+
+int64_t saturate(__int128 v) { return v < kMin ? kMin : v > kMax ? kMax : static_cast<int64_t>(v); }
+// An end at the limit of int64 stands for "unbounded": sums with it stay there.
+int64_t add(int64_t a, int64_t b) {
+  if (a == kMin || b == kMin) return kMin;
+  if (a == kMax || b == kMax) return kMax;
+  return saturate(static_cast<__int128>(a) + b);
+}
+int64_t mul(int64_t a, int64_t b) { return saturate(static_cast<__int128>(a) * b); }
+int64_t neg(int64_t a) { return a == kMin ? kMax : a == kMax ? kMin : -a; }
+int64_t floor_div(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+Interval of(const UOp& u) { return {u.vmin(), u.vmax()}; }
+
+Interval corners(Interval x, Interval y, int64_t (*f)(int64_t, int64_t)) {
+  const int64_t v[] = {f(x.lo, y.lo), f(x.lo, y.hi), f(x.hi, y.lo), f(x.hi, y.hi)};
+  return {*std::min_element(v, v + 4), *std::max_element(v, v + 4)};
+}
+
+Interval exact(Op op, std::span<const UOp> src) {
+  const Interval x = of(src[0]);
+  const Interval y = src.size() > 1 ? of(src[1]) : Interval{};
+  switch (op) {
+    case Op::Neg:
+      return {neg(x.hi), neg(x.lo)};
+    case Op::Add:
+      return {add(x.lo, y.lo), add(x.hi, y.hi)};
+    case Op::Sub:
+      return {add(x.lo, neg(y.hi)), add(x.hi, neg(y.lo))};
+    case Op::Mul:
+      return corners(x, y, mul);
+    case Op::Max:
+      return {std::max(x.lo, y.lo), std::max(x.hi, y.hi)};
+    case Op::Min:
+      return {std::min(x.lo, y.lo), std::min(x.hi, y.hi)};
+    case Op::FloorDiv:
+    case Op::Cdiv: {
+      if (y.lo <= 0 || x.lo == kMin || x.hi == kMax) break;  // the divisor may be 0 or change sign
+      return corners(x, y, op == Op::FloorDiv ? floor_div : [](int64_t a, int64_t b) { return a / b; });
+    }
+    case Op::FloorMod:
+      if (y.lo <= 0) break;
+      if (y.lo == y.hi && x.lo != kMin && x.hi != kMax && floor_div(x.lo, y.lo) == floor_div(x.hi, y.lo))
+        return {x.lo - floor_div(x.lo, y.lo) * y.lo, x.hi - floor_div(x.lo, y.lo) * y.lo};
+      return {0, x.lo >= 0 ? std::min(x.hi, y.hi - 1) : y.hi - 1};
+    case Op::Cmod:
+      if (y.lo <= 0) break;
+      if (x.lo >= 0) {
+        if (y.lo == y.hi && x.hi != kMax && x.lo / y.lo == x.hi / y.lo) return {x.lo % y.lo, x.hi % y.lo};
+        return {0, std::min(x.hi, y.hi - 1)};
+      }
+      return {std::max(x.lo, -(y.hi - 1)), std::max<int64_t>(0, std::min(x.hi, y.hi - 1))};
+    case Op::And:
+      if (x.lo >= 0 && y.lo >= 0) return {0, std::min(x.hi, y.hi)};
+      if (y.lo >= 0) return {0, y.hi};
+      if (x.lo >= 0) return {0, x.hi};
+      break;
+    case Op::Shl:
+      if (y.lo == y.hi && y.lo >= 0 && y.lo < 62) return {mul(x.lo, int64_t{1} << y.lo), mul(x.hi, int64_t{1} << y.lo)};
+      break;
+    case Op::Shr:
+      if (y.lo == y.hi && y.lo >= 0 && y.lo < 63) return {x.lo >> y.lo, x.hi >> y.lo};
+      break;
+    case Op::Where:
+      return {std::min(of(src[1]).lo, of(src[2]).lo), std::max(of(src[1]).hi, of(src[2]).hi)};
+    default:
+      break;
+  }
+  return {};
+}
+
+Interval compare(Op op, const UOp& a, const UOp& b) {
+  if (a.dtype() == DType::UInt64 || is_float(a.dtype())) return {0, 1};
+  const Interval x = of(a), y = of(b);
+  const bool disjoint = x.hi < y.lo || y.hi < x.lo, same = x.lo == x.hi && y.lo == y.hi && x.lo == y.lo;
+  switch (op) {
+    case Op::CmpLt:
+      if (x.hi < y.lo) return {1, 1};
+      if (x.lo >= y.hi) return {0, 0};
+      break;
+    case Op::CmpNe:
+      if (disjoint) return {1, 1};
+      if (same || a == b) return {0, 0};
+      break;
+    default:
+      if (disjoint) return {0, 0};
+      if (same || a == b) return {1, 1};
+      break;
+  }
+  return {0, 1};
+}
+
+Interval boolean(Op op, std::span<const UOp> src) {
+  const Interval x = of(src[0]), y = src.size() > 1 ? of(src[1]) : Interval{0, 1};
+  switch (op) {
+    case Op::Mul:
+    case Op::Min:
+    case Op::And:
+      return {x.lo & y.lo, x.hi & y.hi};
+    case Op::Add:
+    case Op::Max:
+    case Op::Or:
+      return {x.lo | y.lo, x.hi | y.hi};
+    case Op::Xor:
+      if (x.lo == x.hi && y.lo == y.hi) return {x.lo ^ y.lo, x.lo ^ y.lo};
+      return {0, 1};
+    case Op::Where:
+      return {std::min(of(src[1]).lo, of(src[2]).lo), std::max(of(src[1]).hi, of(src[2]).hi)};
+    default:
+      return {0, 1};
+  }
+}
+
+}  // namespace
+
+void infer_bounds(Op op, DType dtype, std::span<const UOp> src, const Arg& arg, int64_t* vmin, int64_t* vmax) {
+  Interval r;
+  const bool integer = is_int(dtype);
+  if (!integer && dtype != DType::Bool) {
+    *vmin = kMin;
+    *vmax = kMax;
+    return;
+  }
+  const Interval full{dtype == DType::UInt64 ? kMin : int_min(dtype), int_max(dtype)};
+  switch (op) {
+    case Op::Const:
+      r = arg.is_invalid() ? full : Interval{arg.to_int(), arg.to_int()};
+      break;
+    case Op::Range:
+      r = {0, std::max<int64_t>(0, arg.int_at(2) - 1)};
+      break;
+    case Op::Lanes:
+      r = {0, arg.as_int() - 1};
+      break;
+    case Op::Variable:
+      r = {arg.int_at(1), arg.int_at(2)};
+      break;
+    case Op::Reshape:
+    case Op::Expand:
+    case Op::Permute:
+    case Op::Shrink:
+    case Op::Flip:
+    case Op::Window:
+    case Op::Contiguous:
+    case Op::ContiguousBackward:
+    case Op::Detach:
+    case Op::Copy:
+    case Op::Lane:
+      r = of(src[0]);
+      break;
+    case Op::Pad:
+      r = {std::min<int64_t>(0, src[0].vmin()), std::max<int64_t>(0, src[0].vmax())};
+      break;
+    case Op::Vec:
+    case Op::Stack:
+      r = of(src[0]);
+      for (const UOp& s : src) r = {std::min(r.lo, s.vmin()), std::max(r.hi, s.vmax())};
+      break;
+    case Op::Cast: {
+      const DType from = src[0].dtype();
+      if (dtype == DType::Bool) {
+        const Interval x = is_float(from) || from == DType::UInt64 ? Interval{} : of(src[0]);
+        r = x.lo > 0 || x.hi < 0 ? Interval{1, 1} : x.lo == 0 && x.hi == 0 ? Interval{0, 0} : Interval{0, 1};
+      } else {
+        r = is_float(from) || from == DType::UInt64 ? full : of(src[0]);
+      }
+      break;
+    }
+    default:
+      if (is_comparison(op)) {
+        r = compare(op, src[0], src[1]);
+      } else if (!is_elementwise(op) || op == Op::Bitcast) {
+        r = full;
+      } else if (dtype == DType::Bool) {
+        r = boolean(op, src);
+      } else if (dtype == DType::UInt64) {
+        r = full;
+      } else {
+        r = exact(op, src);
+      }
+  }
+  if (r.lo < full.lo || r.hi > full.hi) r = full;
+  *vmin = r.lo;
+  *vmax = r.hi;
+}
+
+}  // namespace whit::detail

@@ -1,0 +1,143 @@
+#include "ir/build.h"
+
+#include <atomic>
+#include <numeric>
+
+#include "ir/eval.h"
+
+namespace whit {
+
+UOp constant(DType dtype, double v) {
+  if (is_float(dtype)) return UOp::make(Op::Const, dtype, {}, round_to(dtype, v));
+  return constant(dtype, static_cast<int64_t>(v));
+}
+
+UOp constant(DType dtype, int64_t v) {
+  if (is_float(dtype)) return constant(dtype, static_cast<double>(v));
+  if (dtype == DType::Bool) return UOp::make(Op::Const, dtype, {}, v != 0);
+  return UOp::make(Op::Const, dtype, {}, wrap_to(dtype, v));
+}
+
+UOp const_like(const UOp& x, double v) { return constant(x.dtype(), v); }
+
+UOp alu(Op op, std::span<const UOp> src) {
+  const size_t n = src.size();
+  const DType dtype = is_comparison(op) ? DType::Bool : src[op == Op::Where ? 1 : 0].dtype();
+  if (op == Op::Where) {
+    WHIT_CHECK(src[0].dtype() == DType::Bool && src[1].dtype() == src[2].dtype(), "WHERE of {}, {}, {}",
+               name(src[0].dtype()), name(src[1].dtype()), name(src[2].dtype()));
+  } else {
+    for (size_t i = 1; i < n; ++i)
+      WHIT_CHECK(src[i].dtype() == src[0].dtype(), "{} of {} and {}", name(op), name(src[0].dtype()),
+                 name(src[i].dtype()));
+  }
+  if (n == 2 && dtype == DType::WeakInt) {
+    const UOp &a = src[0], &b = src[1];
+    if (a.is_const() && b.is_const() && !a.arg().is_invalid() && !b.arg().is_invalid()) {
+      const UOp args[] = {a, b};
+      return fold_constants(op, dtype, args);
+    }
+    if (is_const_int(b, 0) && (op == Op::Add || op == Op::Sub)) return a;
+    if (is_const_int(a, 0) && op == Op::Add) return b;
+    if (is_const_int(b, 1) && (op == Op::Mul || op == Op::FloorDiv || op == Op::Cdiv)) return a;
+    if (is_const_int(a, 1) && op == Op::Mul) return b;
+    if (op == Op::Mul && (is_const_int(a, 0) || is_const_int(b, 0)) && a.shape() == b.shape()) return idx(0);
+    if (op == Op::FloorMod && is_const_int(b, 1) && a.shape().empty()) return idx(0);
+  }
+  if (is_commutative(op) && src[0].is_const() && !src[1].is_const()) return UOp::make(op, dtype, {src[1], src[0]});
+  return UOp::make(op, dtype, src);
+}
+
+UOp cast(const UOp& x, DType dtype) { return x.dtype() == dtype ? x : UOp::make(Op::Cast, dtype, {x}); }
+
+UOp range(int64_t size, int64_t id, AxisType type) {
+  const int64_t a[] = {id, static_cast<int64_t>(type), size};
+  return UOp::make(Op::Range, DType::WeakInt, {}, std::span<const int64_t>(a));
+}
+
+UOp param(int64_t slot, DType dtype, std::span<const int64_t> dims) {
+  Dims a{slot};
+  a.append(dims.begin(), dims.end());
+  return UOp::make(Op::Param, dtype, {}, a);
+}
+
+UOp index(const UOp& buf, const UOp& flat, const UOp& gate) {
+  if (!gate || is_const_int(gate, 1)) return UOp::make(Op::Index, buf.dtype(), {buf, flat});
+  return UOp::make(Op::Index, buf.dtype(), {buf, flat, gate});
+}
+UOp load(const UOp& at) { return UOp::make(Op::Load, at.dtype(), {at}); }
+UOp store(const UOp& target, const UOp& value) { return UOp::make(Op::Store, DType::Void, {target, value}); }
+
+UOp end(const UOp& s, std::span<const UOp> ranges) {
+  std::vector<UOp> src{s};
+  src.insert(src.end(), ranges.begin(), ranges.end());
+  return UOp::make(Op::End, DType::Void, src);
+}
+
+UOp reduce(const UOp& x, std::string_view monoid, std::span<const UOp> ranges) {
+  if (ranges.empty()) return x;
+  std::vector<UOp> src{x};
+  src.insert(src.end(), ranges.begin(), ranges.end());
+  return UOp::make(Op::Reduce, x.dtype(), src, Arg::list({Arg(monoid)}));
+}
+
+UOp buffer(DType dtype, int64_t n_elems, std::string_view device) {
+  static std::atomic<int64_t> next{1};
+  WHIT_CHECK(!is_weak(dtype), "a buffer of {}", name(dtype));
+  return UOp::make(Op::Buffer, dtype, {}, Arg::list({next.fetch_add(1), device, n_elems}));
+}
+
+namespace {
+bool same_dims(const Shape& s, std::span<const int64_t> dims) {
+  return std::equal(s.begin(), s.end(), dims.begin(), dims.end());
+}
+UOp move(Op op, const UOp& x, std::span<const int64_t> arg) { return UOp::make(op, x.dtype(), {x}, arg); }
+}  // namespace
+
+UOp reshape(const UOp& x, std::span<const int64_t> dims) {
+  if (same_dims(x.shape(), dims)) return x;
+  if (x.op() == Op::Reshape) return reshape(x.src(0), dims);
+  return move(Op::Reshape, x, dims);
+}
+UOp expand(const UOp& x, std::span<const int64_t> dims) {
+  return same_dims(x.shape(), dims) ? x : move(Op::Expand, x, dims);
+}
+UOp permute(const UOp& x, std::span<const int64_t> axes) {
+  bool identity = true;
+  for (size_t i = 0; i < axes.size(); ++i) identity &= axes[i] == static_cast<int64_t>(i);
+  if (identity) return x;
+  if (x.op() != Op::Permute) return move(Op::Permute, x, axes);
+  Dims joined;
+  for (const int64_t a : axes) joined.push_back(x.arg().int_at(static_cast<size_t>(a)));
+  return permute(x.src(0), joined);
+}
+UOp pad(const UOp& x, std::span<const int64_t> before_after) {
+  for (const int64_t n : before_after)
+    if (n != 0) return move(Op::Pad, x, before_after);
+  return x;
+}
+UOp shrink(const UOp& x, std::span<const int64_t> begin_end) {
+  bool whole = true;
+  for (size_t i = 0; i < x.shape().size(); ++i) whole &= begin_end[2 * i] == 0 && begin_end[2 * i + 1] == x.shape()[i];
+  return whole ? x : move(Op::Shrink, x, begin_end);
+}
+UOp flip(const UOp& x, std::span<const int64_t> axes) { return axes.empty() ? x : move(Op::Flip, x, axes); }
+UOp window(const UOp& x, int64_t axis, int64_t k, int64_t stride, int64_t dilation) {
+  const int64_t a[] = {axis, k, stride, dilation};
+  return move(Op::Window, x, a);
+}
+UOp unwindow(const UOp& x, int64_t axis, int64_t n, int64_t stride, int64_t dilation) {
+  const int64_t a[] = {axis, n, stride, dilation};
+  return move(Op::Unwindow, x, a);
+}
+UOp reduce_axes(const UOp& x, std::string_view monoid, std::span<const int64_t> axes) {
+  if (axes.empty()) return x;
+  SmallVec<Arg, 8> a{Arg(monoid)};
+  for (const int64_t axis : axes) a.push_back(axis);
+  return UOp::make(Op::Reduce, x.dtype(), {x}, Arg(std::span<const Arg>(a.data(), a.size())));
+}
+UOp broadcast_scalar(const UOp& scalar, std::span<const int64_t> dims) {
+  return expand(reshape(scalar, Dims(dims.size(), 1)), dims);
+}
+
+}  // namespace whit

@@ -1,0 +1,412 @@
+#include "ir/uop.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_set>
+
+namespace whit {
+namespace {
+
+// ---- intern table: sharded, open addressing, a spin lock a shard
+class SpinLock {
+ public:
+  void lock() {
+    while (flag_.exchange(true, std::memory_order_acquire))
+      while (flag_.load(std::memory_order_relaxed)) __builtin_ia32_pause_or_nop();
+  }
+  void unlock() { flag_.store(false, std::memory_order_release); }
+
+ private:
+  static void __builtin_ia32_pause_or_nop() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  std::atomic<bool> flag_{false};
+};
+
+struct alignas(64) Shard {
+  SpinLock lock;
+  std::vector<const Node*> slots = std::vector<const Node*>(1024, nullptr);
+  size_t used = 0;  // live entries and tombstones
+  size_t live = 0;
+};
+const Node* const kTombstone = reinterpret_cast<const Node*>(uintptr_t{1});
+constexpr int kShardBits = 6;
+
+struct Table {
+  Shard shards[1 << kShardBits];
+  Shard& of(uint64_t hash) { return shards[hash >> (64 - kShardBits)]; }
+};
+Table& table() {
+  static Table* t = new Table;  // never destroyed: nodes may outlive static destruction
+  return *t;
+}
+std::atomic<int64_t> n_live{0};
+
+void rehash(Shard& s, size_t n_slots) {
+  std::vector<const Node*> fresh(n_slots, nullptr);
+  for (const Node* n : s.slots) {
+    if (!n || n == kTombstone) continue;
+    size_t i = n->hash & (n_slots - 1);
+    while (fresh[i]) i = (i + 1) & (n_slots - 1);
+    fresh[i] = n;
+  }
+  s.slots.swap(fresh);
+  s.used = s.live;
+}
+
+bool same_node(const Node* n, Op op, DType dtype, std::span<const UOp> src, const Arg& arg) {
+  if (n->op != op || n->dtype != dtype || n->n_src != src.size()) return false;
+  const Node** have = n->src_begin();
+  for (size_t i = 0; i < src.size(); ++i)
+    if (have[i] != src[i].node()) return false;
+  return n->arg == arg;
+}
+
+// ---- range sets
+bool range_less(const Node* a, const Node* b) {
+  const int64_t ia = a->arg.int_at(0), ib = b->arg.int_at(0);
+  return ia != ib ? ia < ib : a < b;
+}
+void retain(const RangeSet* s) {
+  if (s) s->refs.fetch_add(1, std::memory_order_relaxed);
+}
+void release(const RangeSet* s) {
+  if (s && s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete s;
+}
+bool contains_all(const RangeSet* big, const RangeSet* small) {
+  return std::includes(big->nodes.begin(), big->nodes.end(), small->nodes.begin(), small->nodes.end(), range_less);
+}
+
+// Which sources' ranges a node of this kind ends.
+size_t first_ended_src(Op op) { return op == Op::End || op == Op::Reduce || op == Op::Stage ? 1 : SIZE_MAX; }
+
+// An owning set; `self` is the node itself when it is a RANGE.
+const RangeSet* infer_ranges(Op op, std::span<const UOp> src, const Node* self) {
+  if (op == Op::Range) {
+    auto* s = new RangeSet;
+    s->nodes.push_back(self);
+    return s;
+  }
+  const size_t ended = first_ended_src(op);
+  const size_t n_body = std::min(src.size(), ended);
+  const RangeSet* best = nullptr;
+  for (size_t i = 0; i < n_body; ++i) {
+    const RangeSet* s = src[i]->range_set;
+    if (s && (!best || s->nodes.size() > best->nodes.size())) best = s;
+  }
+  if (!best) return nullptr;
+  bool enough = true;
+  for (size_t i = 0; i < n_body && enough; ++i) {
+    const RangeSet* s = src[i]->range_set;
+    enough = !s || s == best || contains_all(best, s);
+  }
+  if (enough && src.size() <= ended) {
+    retain(best);
+    return best;
+  }
+  SmallVec<const Node*, 6> all;
+  if (enough) {
+    all.append(best->nodes.begin(), best->nodes.end());
+  } else {
+    for (size_t i = 0; i < n_body; ++i)
+      if (const RangeSet* s = src[i]->range_set) all.append(s->nodes.begin(), s->nodes.end());
+    std::sort(all.begin(), all.end(), range_less);
+    const Node** last = std::unique(all.begin(), all.end());
+    while (all.end() != last) all.pop_back();
+  }
+  auto* s = new RangeSet;
+  for (const Node* r : all) {
+    bool gone = false;
+    for (size_t i = ended; i < src.size(); ++i) gone |= src[i].node() == r;
+    if (!gone) s->nodes.push_back(r);
+  }
+  if (s->nodes.empty()) {
+    delete s;
+    return nullptr;
+  }
+  return s;
+}
+
+uint16_t infer_device(Op op, std::span<const UOp> src, const Arg& arg) {
+  if (op == Op::Buffer) return device_id(arg.at(1).as_str());
+  if (op == Op::Copy) return device_id(arg.as_str());
+  for (const UOp& s : src)
+    if (s->device) return s->device;
+  return 0;
+}
+
+// ---- device names
+struct DeviceNames {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<std::string>> names{};
+};
+DeviceNames& device_names() {
+  static DeviceNames* d = new DeviceNames;
+  return *d;
+}
+
+}  // namespace
+
+uint16_t device_id(std::string_view name) {
+  if (name.empty()) return 0;
+  DeviceNames& d = device_names();
+  std::lock_guard lock(d.mutex);
+  for (size_t i = 0; i < d.names.size(); ++i)
+    if (*d.names[i] == name) return static_cast<uint16_t>(i + 1);
+  d.names.push_back(std::make_unique<std::string>(name));
+  return static_cast<uint16_t>(d.names.size());
+}
+
+std::string_view device_name(uint16_t id) {
+  if (id == 0) return {};
+  DeviceNames& d = device_names();
+  std::lock_guard lock(d.mutex);
+  return *d.names[id - 1];
+}
+
+UOp UOp::make(Op op, DType dtype, std::span<const UOp> src, Arg arg) {
+  uint64_t h = (static_cast<uint64_t>(op) << 8 | static_cast<uint64_t>(dtype)) + 0x51ED270B0A1F1D3Bull;
+  h = hash_mix(h, arg.hash());
+  for (const UOp& s : src) h = hash_mix(h, reinterpret_cast<uintptr_t>(s.node()));
+  h *= 0xD6E8FEB86659FD93ull;
+  h ^= h >> 32;
+  h *= 0xD6E8FEB86659FD93ull;
+
+  Shard& shard = table().of(h);
+  {
+    std::lock_guard lock(shard.lock);
+    const size_t mask = shard.slots.size() - 1;
+    for (size_t i = h & mask; shard.slots[i]; i = (i + 1) & mask) {
+      const Node* n = shard.slots[i];
+      if (n == kTombstone || n->hash != h || !same_node(n, op, dtype, src, arg)) continue;
+      // A node whose count reached zero is being destroyed by another thread: it must not come back.
+      uint32_t refs = n->refs.load(std::memory_order_relaxed);
+      while (refs != 0)
+        if (n->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel)) return adopt(n);
+    }
+  }
+
+  const OpInfo& op_info = info(op);
+  WHIT_CHECK(op_info.n_src < 0 || static_cast<size_t>(op_info.n_src) == src.size(), "{} takes {} sources, got {}",
+             op_info.name, op_info.n_src, src.size());
+  for (const UOp& s : src) WHIT_CHECK(s, "{} got a null source", op_info.name);
+
+  Shape shape = detail::infer_shape(op, dtype, src, arg);
+  int64_t vmin, vmax;
+  detail::infer_bounds(op, dtype, src, arg, &vmin, &vmax);
+  void* memory = ::operator new(sizeof(Node) + src.size() * sizeof(Node*));
+  Node* n = new (memory) Node{{1},
+                              op,
+                              dtype,
+                              infer_device(op, src, arg),
+                              static_cast<uint32_t>(src.size()),
+                              h,
+                              std::move(arg),
+                              std::move(shape),
+                              vmin,
+                              vmax,
+                              nullptr,
+                              {nullptr},
+                              {nullptr}};
+  n->range_set = infer_ranges(op, src, n);
+  const Node** dst = n->src_begin();
+  for (size_t i = 0; i < src.size(); ++i) {
+    src[i]->refs.fetch_add(1, std::memory_order_relaxed);
+    dst[i] = src[i].node();
+  }
+
+  const Node* winner = nullptr;
+  {
+    std::lock_guard lock(shard.lock);
+    size_t mask = shard.slots.size() - 1;
+    size_t i = h & mask;
+    for (; shard.slots[i]; i = (i + 1) & mask) {
+      const Node* other = shard.slots[i];
+      if (other == kTombstone || other->hash != h || !same_node(other, op, dtype, src, n->arg)) continue;
+      uint32_t refs = other->refs.load(std::memory_order_relaxed);
+      while (refs != 0 && !winner)
+        if (other->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel)) winner = other;
+      if (winner) break;
+    }
+    if (!winner) {
+      shard.slots[i] = n;
+      ++shard.live;
+      if (++shard.used * 4 > shard.slots.size() * 3)
+        rehash(shard, shard.live * 2 > shard.slots.size() ? shard.slots.size() * 2 : shard.slots.size());
+    }
+  }
+  n_live.fetch_add(1, std::memory_order_relaxed);
+  if (winner) {  // another thread made the same node in between; ours was never in the table
+    n->refs.store(0, std::memory_order_relaxed);
+    detail::destroy_node(n);
+    return adopt(winner);
+  }
+  return adopt(n);
+}
+
+void detail::destroy_node(const Node* first) {
+  SmallVec<const Node*, 32> work{first};
+  while (!work.empty()) {
+    const Node* n = work.back();
+    work.pop_back();
+    Shard& shard = table().of(n->hash);
+    {
+      std::lock_guard lock(shard.lock);
+      const size_t mask = shard.slots.size() - 1;
+      for (size_t i = n->hash & mask; shard.slots[i]; i = (i + 1) & mask)
+        if (shard.slots[i] == n) {
+          shard.slots[i] = kTombstone;
+          --shard.live;
+          break;
+        }
+    }
+    auto drop = [&](const Node* s) {
+      if (s && s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) work.push_back(s);
+    };
+    for (const Node* s : n->src()) drop(s);
+    if (NodeExtra* e = n->extra.load(std::memory_order_acquire)) {
+      drop(e->realized);
+      delete e;
+    }
+    release(n->range_set);
+    delete n->key_cache.load(std::memory_order_acquire);
+    n->~Node();
+    ::operator delete(const_cast<Node*>(n));
+    n_live.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+std::vector<UOp> UOp::srcs() const {
+  std::vector<UOp> out;
+  out.reserve(n_->n_src);
+  for (const Node* s : n_->src()) out.emplace_back(s);
+  return out;
+}
+
+bool UOp::depends_on(const UOp& range) const {
+  for (const Node* r : ranges())
+    if (r == range.node()) return true;
+  return false;
+}
+
+UOp UOp::with_src(std::span<const UOp> src) const {
+  bool same = src.size() == n_->n_src;
+  for (size_t i = 0; same && i < src.size(); ++i) same = src[i].node() == n_->src_begin()[i];
+  return same ? *this : make(op(), dtype(), src, arg());
+}
+
+UOp UOp::with_arg(Arg a) const {
+  const auto s = srcs();
+  return make(op(), dtype(), s, std::move(a));
+}
+
+const Key128& UOp::key() const {
+  if (const Key128* k = n_->key_cache.load(std::memory_order_acquire)) return *k;
+  std::string bytes;
+  for (const Node* n : toposort(*this, [](const Node* m) { return !m->key_cache.load(std::memory_order_acquire); })) {
+    if (n->key_cache.load(std::memory_order_acquire)) continue;
+    bytes.clear();
+    bytes += info(n->op).name;
+    bytes.push_back(static_cast<char>(n->dtype));
+    if (n->op == Op::Buffer) {
+      n->arg.at(1).append_bytes(bytes);
+      n->arg.at(2).append_bytes(bytes);
+    } else {
+      n->arg.append_bytes(bytes);
+    }
+    for (const Node* s : n->src()) {
+      const Key128* k = s->key_cache.load(std::memory_order_acquire);
+      bytes.append(reinterpret_cast<const char*>(k), sizeof *k);
+    }
+    const auto* fresh = new Key128(hash128(bytes));
+    const Key128* none = nullptr;
+    if (!n->key_cache.compare_exchange_strong(none, fresh, std::memory_order_acq_rel)) delete fresh;
+  }
+  return *n_->key_cache.load(std::memory_order_acquire);
+}
+
+NodeList toposort(std::span<const UOp> roots, bool (*enter)(const Node*)) {
+  NodeList order;
+  std::unordered_set<const Node*> seen;
+  std::vector<std::pair<const Node*, uint32_t>> stack;
+  auto push = [&](const Node* n) {
+    if (seen.insert(n).second) stack.emplace_back(n, enter && !enter(n) ? n->n_src : 0);
+  };
+  for (const UOp& root : roots) {
+    push(root.node());
+    while (!stack.empty()) {
+      auto& [n, next] = stack.back();
+      if (next < n->n_src) {
+        push(n->src_begin()[next++]);
+      } else {
+        order.push_back(n);
+        stack.pop_back();
+      }
+    }
+  }
+  return order;
+}
+
+NodeList toposort(const UOp& root, bool (*enter)(const Node*)) { return toposort(std::span(&root, 1), enter); }
+
+UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map) {
+  if (map.empty()) return root;
+  std::unordered_map<const Node*, UOp> done(map);
+  std::vector<UOp> src;
+  for (const Node* n : toposort(root)) {
+    if (done.contains(n)) continue;
+    bool changed = false;
+    src.clear();
+    for (const Node* s : n->src()) {
+      const auto it = done.find(s);
+      src.push_back(it == done.end() ? UOp(s) : it->second);
+      changed |= src.back().node() != s;
+    }
+    if (changed) done.emplace(n, UOp::make(n->op, n->dtype, src, n->arg));
+  }
+  const auto it = done.find(root.node());
+  return it == done.end() ? root : it->second;
+}
+
+int64_t live_nodes() { return n_live.load(std::memory_order_relaxed); }
+
+namespace {
+std::mutex& extra_mutex() {
+  static std::mutex* m = new std::mutex;
+  return *m;
+}
+NodeExtra& extra_of(const UOp& u) {
+  NodeExtra* e = u->extra.load(std::memory_order_acquire);
+  if (!e) u->extra.store(e = new NodeExtra, std::memory_order_release);
+  return *e;
+}
+}  // namespace
+
+std::shared_ptr<void> payload(const UOp& buffer) {
+  if (!buffer->extra.load(std::memory_order_acquire)) return nullptr;
+  std::lock_guard lock(extra_mutex());
+  return extra_of(buffer).payload;
+}
+
+void set_payload(const UOp& buffer, std::shared_ptr<void> p) {
+  std::lock_guard lock(extra_mutex());
+  extra_of(buffer).payload.swap(p);
+}
+
+UOp realized(const UOp& u) {
+  if (!u->extra.load(std::memory_order_acquire)) return {};
+  std::lock_guard lock(extra_mutex());
+  return UOp(extra_of(u).realized);
+}
+
+void set_realized(const UOp& u, UOp where) {
+  UOp old;
+  std::lock_guard lock(extra_mutex());
+  NodeExtra& e = extra_of(u);
+  old = UOp::adopt(e.realized);
+  e.realized = std::move(where).release();
+}
+
+}  // namespace whit

@@ -1,0 +1,166 @@
+// UOp: the node of every graph in whit, from Tensor to machine code.
+//
+// How it works. A UOp is an 8-byte handle that owns one atomic reference of an immutable Node. Nodes are hash-consed:
+// make() returns the live node with the same (op, dtype, sources, arg) if there is one, so structural equality is
+// pointer equality. The intern table is sharded; a look-up revives only nodes whose count is not zero yet. Shape,
+// bounds, ranges and device are computed when a node is made, from its sources, so no query ever walks a graph. The
+// structural key is computed on first use, iteratively.
+//
+// Requirements: (1) no recursion over graph depth, in make, destruction and every walk; (2) a Node never changes after
+// make(), but for the engine's side data (`extra`); (3) canonical orders use keys, never addresses.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/hash.h"
+#include "ir/arg.h"
+#include "ir/dtype.h"
+#include "ir/op.h"
+
+namespace whit {
+
+class UOp;
+struct Node;
+
+/// Sorted list of the open RANGE nodes that a node depends on; shared between nodes. Null when there are none.
+struct RangeSet {
+  mutable std::atomic<uint32_t> refs{1};
+  SmallVec<const Node*, 6> nodes;  ///< ascending by (id, address); the RANGEs live as long as the node that has the set
+};
+
+/// Side data of the engine, outside identity: what a BUFFER stands for, and where a computed node is stored.
+struct NodeExtra {
+  std::shared_ptr<void> payload;   ///< of a BUFFER: its runtime::Buffer
+  const Node* realized = nullptr;  ///< owning: the view or BUFFER that holds this node's value
+};
+
+struct Node {
+  mutable std::atomic<uint32_t> refs;
+  Op op;
+  DType dtype;
+  uint16_t device;  ///< id of an interned device name, 0 = none (see device_name)
+  uint32_t n_src;
+  uint64_t hash;
+  Arg arg;
+  Shape shape;
+  int64_t vmin,
+      vmax;  ///< of ints and bools: inclusive bounds, saturated to int64; of other dtypes INT64_MIN, INT64_MAX
+  const RangeSet* range_set;
+  mutable std::atomic<const Key128*> key_cache;
+  mutable std::atomic<NodeExtra*> extra;
+  const Node** src_begin() const { return reinterpret_cast<const Node**>(const_cast<Node*>(this) + 1); }
+  std::span<const Node* const> src() const { return {src_begin(), n_src}; }
+};
+
+namespace detail {
+void destroy_node(const Node* n);  // called when a count reached zero
+}
+
+class UOp {
+ public:
+  UOp() = default;
+  UOp(std::nullptr_t) {}
+  /// Takes a new reference of a node that is kept alive by somebody else.
+  explicit UOp(const Node* n) : n_(n) {
+    if (n_) n_->refs.fetch_add(1, std::memory_order_relaxed);
+  }
+  UOp(const UOp& o) : UOp(o.n_) {}
+  UOp(UOp&& o) noexcept : n_(std::exchange(o.n_, nullptr)) {}
+  UOp& operator=(const UOp& o) {
+    UOp copy(o);
+    std::swap(n_, copy.n_);
+    return *this;
+  }
+  UOp& operator=(UOp&& o) noexcept {
+    std::swap(n_, o.n_);
+    return *this;
+  }
+  ~UOp() {
+    if (n_ && n_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) detail::destroy_node(n_);
+  }
+  /// Takes over a reference that the caller owns already.
+  static UOp adopt(const Node* n) {
+    UOp u;
+    u.n_ = n;
+    return u;
+  }
+  /// Gives the reference up to the caller.
+  const Node* release() && { return std::exchange(n_, nullptr); }
+
+  /// The one way to make a node. n_src is checked against ops.def; the shape rule may raise an internal error.
+  static UOp make(Op op, DType dtype, std::span<const UOp> src, Arg arg = {});
+  static UOp make(Op op, DType dtype, std::initializer_list<UOp> src = {}, Arg arg = {}) {
+    return make(op, dtype, std::span<const UOp>(src.begin(), src.size()), std::move(arg));
+  }
+
+  explicit operator bool() const { return n_ != nullptr; }
+  bool operator==(const UOp& o) const { return n_ == o.n_; }
+  const Node* node() const { return n_; }
+  const Node* operator->() const { return n_; }
+
+  Op op() const { return n_->op; }
+  DType dtype() const { return n_->dtype; }
+  const Arg& arg() const { return n_->arg; }
+  const Shape& shape() const { return n_->shape; }
+  int64_t vmin() const { return n_->vmin; }
+  int64_t vmax() const { return n_->vmax; }
+  size_t n_src() const { return n_->n_src; }
+  UOp src(size_t i) const { return UOp(n_->src_begin()[i]); }
+  std::vector<UOp> srcs() const;
+  /// The open ranges it depends on, ascending by id.
+  std::span<const Node* const> ranges() const {
+    return n_->range_set ? std::span<const Node* const>(n_->range_set->nodes) : std::span<const Node* const>();
+  }
+  bool depends_on(const UOp& range) const;
+  /// 128-bit structural key; BUFFER ids do not enter it.
+  const Key128& key() const;
+  bool is_const() const { return n_->op == Op::Const; }
+  /// The same node with other sources (itself when nothing changed) / other dtype or arg.
+  UOp with_src(std::span<const UOp> src) const;
+  UOp with_arg(Arg arg) const;
+
+ private:
+  const Node* n_ = nullptr;
+};
+
+struct UOpHash {
+  size_t operator()(const UOp& u) const { return std::hash<const Node*>()(u.node()) * 0x9E3779B97F4A7C15ull >> 7; }
+};
+template <class V>
+using UOpMap = std::unordered_map<UOp, V, UOpHash>;
+using NodeList = std::vector<const Node*>;
+
+/// All nodes that `roots` depend on, sources before users, each once. `enter` (optional) decides whether the sources of
+/// a node are visited; CALL bodies are entered like other sources.
+NodeList toposort(std::span<const UOp> roots, bool (*enter)(const Node*) = nullptr);
+NodeList toposort(const UOp& root, bool (*enter)(const Node*) = nullptr);
+
+/// Replaces nodes by others, everywhere below `root`, once (replacements are not entered again).
+UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map);
+
+/// Number of nodes alive in the process.
+int64_t live_nodes();
+
+/// Interned device names; 0 is "no device".
+uint16_t device_id(std::string_view name);
+std::string_view device_name(uint16_t id);
+
+/// Side data. set_payload is for fresh BUFFERs; set_realized replaces what was there.
+std::shared_ptr<void> payload(const UOp& buffer);
+void set_payload(const UOp& buffer, std::shared_ptr<void> p);
+UOp realized(const UOp& u);
+void set_realized(const UOp& u, UOp where);
+
+namespace detail {
+// ir/shape.cpp and ir/bounds.cpp
+Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg);
+void infer_bounds(Op op, DType dtype, std::span<const UOp> src, const Arg& arg, int64_t* vmin, int64_t* vmax);
+}  // namespace detail
+
+}  // namespace whit
