@@ -1,0 +1,33 @@
+// Data sets on this machine's disk.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace whit::io {
+
+/// Labelled images of one size, a byte a pixel, row-major.
+struct ImageSet {
+  int64_t n_images = 0, n_rows = 0, n_cols = 0;
+  std::vector<uint8_t> images;  ///< [n_images, n_rows, n_cols]
+  std::vector<uint8_t> labels;  ///< [n_images], each below 10
+};
+
+struct Mnist {
+  ImageSet train, test;
+};
+
+/// The folder with the four files of MNIST or Fashion-MNIST. With `folder` only that one is tried; else
+/// $WHIT_DATA/NAME, the folder of Debian's package dataset-fashion-mnist, and datasets/NAME in whit's cache folder,
+/// NAME being `mnist` or `fashion-mnist`. errors: no folder holds all four; the places that were tried are named
+std::string find_mnist_folder(bool fashion, const std::string& folder = {});
+
+/// Reads and checks the data set (60,000 and 10,000 images of 28 x 28 in the originals; other counts are accepted).
+/// errors: as find_mnist_folder and read_idx; images not [n, h, w] of bytes; counts that differ; a label above 9
+Mnist load_mnist(bool fashion, const std::string& folder = {});
+
+/// The class names of Fashion-MNIST ("T-shirt", "Trouser" ...) or the digits.
+std::string_view mnist_class_name(bool fashion, int64_t label);
+
+}  // namespace whit::io
