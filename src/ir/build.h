@@ -71,7 +71,4 @@ UOp reduce_axes(const UOp& x, std::string_view monoid, std::span<const int64_t> 
 /// A scalar spread over a shape (RESHAPE to all ones, EXPAND).
 UOp broadcast_scalar(const UOp& scalar, std::span<const int64_t> dims);
 
-/// The graph as text, one node a line (see ir/text.h for the grammar).
-std::string to_text(const UOp& root);
-
 }  // namespace whit

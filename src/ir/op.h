@@ -21,7 +21,7 @@ enum class OpGroup : uint8_t { Leaf, Unary, Binary, Ternary, Movement, Reduce, M
 struct OpInfo {
   const char* name;  ///< the text form, "CMPLT"
   OpGroup group;
-  int n_src;  ///< -1: any number
+  int n_src;  ///< -1 - k: k or more
   const char* doc;
 };
 const OpInfo& info(Op op);

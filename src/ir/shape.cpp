@@ -7,6 +7,10 @@
 namespace whit::detail {
 namespace {
 
+bool has_negative(std::span<const int64_t> dims) {
+  return std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 0; });
+}
+
 Shape elementwise(Op op, std::span<const UOp> src) {
   const Shape* common = nullptr;
   for (const UOp& s : src) {
@@ -26,7 +30,7 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
   switch (op) {
     case Op::Reshape: {
       Shape s(a);
-      WHIT_CHECK(s.numel() == in.numel(), "RESHAPE of {} to {}", in.str(), s.str());
+      WHIT_CHECK(s.numel() == in.numel() && !has_negative(a), "RESHAPE of {} to {}", in.str(), s.str());
       return s;
     }
     case Op::Expand: {
@@ -39,7 +43,12 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
     }
     case Op::Permute:
       WHIT_CHECK(a.size() == in.size(), "PERMUTE of rank {} by {} axes", in.size(), a.size());
-      for (size_t i = 0; i < a.size(); ++i) out[i] = in[static_cast<size_t>(a[i])];
+      for (size_t i = 0; i < a.size(); ++i) {
+        const size_t from = static_cast<size_t>(a[i]);
+        WHIT_CHECK(from < in.size() && std::count(a.begin(), a.end(), a[i]) == 1, "PERMUTE of rank {} by {}", in.size(),
+                   Shape(a).str());
+        out[i] = in[from];
+      }
       return out;
     case Op::Pad:
     case Op::Shrink:
@@ -56,8 +65,11 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
       }
       return out;
     case Op::Flip:
+      for (const int64_t axis : a)
+        WHIT_CHECK(static_cast<size_t>(axis) < in.size(), "FLIP of {} axis {}", in.str(), axis);
       return in;
     case Op::Window: {
+      WHIT_CHECK(a.size() == 4, "WINDOW with {} numbers", a.size());
       const size_t axis = static_cast<size_t>(a[0]);
       WHIT_CHECK(axis < in.size() && a[1] > 0 && a[2] > 0 && a[3] > 0 && in[axis] >= a[3] * (a[1] - 1) + 1,
                  "WINDOW of {} axis {} size {} stride {} dilation {}", in.str(), axis, a[1], a[2], a[3]);
@@ -66,8 +78,11 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
       return out;
     }
     case Op::Unwindow: {
+      WHIT_CHECK(a.size() == 4, "UNWINDOW with {} numbers", a.size());
       const size_t axis = static_cast<size_t>(a[0]);
-      WHIT_CHECK(axis + 1 < in.size(), "UNWINDOW of {} axis {}", in.str(), axis);
+      WHIT_CHECK(a[0] >= 0 && axis + 1 < in.size() && a[2] > 0 && a[3] > 0 &&
+                     (in[axis] - 1) * a[2] + (in.back() - 1) * a[3] < a[1],
+                 "UNWINDOW of {} axis {} to size {} stride {} dilation {}", in.str(), a[0], a[1], a[2], a[3]);
       out[axis] = a[1];
       out.pop_back();
       return out;
@@ -85,10 +100,12 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       return Shape{arg.int_at(2)};
     case Op::Param: {
       Dims d;
-      if (arg.kind() == Arg::Kind::Ints)
+      if (arg.kind() == Arg::Kind::Ints) {
+        WHIT_CHECK(!arg.as_ints().empty(), "PARAM without a slot");
         d.append(arg.as_ints().begin() + 1, arg.as_ints().end());
-      else
+      } else {
         for (size_t i = 1; i < arg.as_list().size(); ++i) d.push_back(arg.int_at(i));
+      }
       return d;
     }
     case Op::Lanes:
@@ -103,6 +120,11 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
     case Op::Fold:
       return Shape();
     case Op::Const:
+      WHIT_CHECK(arg.is_invalid() || (is_float(dtype) ? arg.is_float()
+                                      : is_int(dtype) ? arg.is_int()
+                                                      : arg.is_bool()),
+                 "CONST {} with an argument of another kind", name(dtype));
+      return Shape();
     case Op::Variable:
     case Op::Range:
       return Shape();
@@ -111,7 +133,8 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       const int from = n_bytes(src[0].dtype()), to = n_bytes(dtype);
       if (from == to || in.empty()) return in;
       Dims d(in.begin(), in.end());
-      WHIT_CHECK(d.back() * from % to == 0, "BITCAST of {} {} to {}", in.str(), name(src[0].dtype()), name(dtype));
+      WHIT_CHECK(to != 0 && d.back() * from % to == 0, "BITCAST of {} {} to {}", in.str(), name(src[0].dtype()),
+                 name(dtype));
       d.back() = d.back() * from / to;
       return d;
     }
@@ -145,6 +168,7 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       return src[0].shape();
     }
     case Op::Reduce: {
+      WHIT_CHECK(!arg.as_list().empty(), "REDUCE without a monoid");
       if (arg.as_list().size() == 1) return src[0].shape();  // of a kernel: over ranges
       Dims d(src[0].shape().begin(), src[0].shape().end());
       for (size_t i = 1; i < arg.as_list().size(); ++i) {

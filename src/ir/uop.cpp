@@ -189,8 +189,10 @@ UOp UOp::make(Op op, DType dtype, std::span<const UOp> src, Arg arg) {
   }
 
   const OpInfo& op_info = info(op);
-  WHIT_CHECK(op_info.n_src < 0 || static_cast<size_t>(op_info.n_src) == src.size(), "{} takes {} sources, got {}",
-             op_info.name, op_info.n_src, src.size());
+  const int want = op_info.n_src;
+  WHIT_CHECK(want < 0 ? src.size() >= static_cast<size_t>(-1 - want) : src.size() == static_cast<size_t>(want),
+             "{} takes {} sources, got {}", op_info.name,
+             want < 0 ? fmt::format("{} or more", -1 - want) : fmt::format("{}", want), src.size());
   for (const UOp& s : src) WHIT_CHECK(s, "{} got a null source", op_info.name);
 
   Shape shape = detail::infer_shape(op, dtype, src, arg);
