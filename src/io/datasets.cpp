@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/error.h"
-#include "io/file.h"
+#include "base/flags.h"
+#include "base/os.h"
 #include "io/idx.h"
 
 namespace whit::io {
@@ -56,10 +56,10 @@ std::string find_mnist_folder(bool fashion, const std::string& folder) {
   if (!folder.empty()) {
     places.push_back(folder);
   } else {
-    const char* data = std::getenv("WHIT_DATA");
-    if (data != nullptr && *data != '\0') places.push_back(fmt::format("{}/{}", data, name));
+    if (const std::string& data = flag::DATASETS(); !data.empty()) places.push_back(fmt::format("{}/{}", data, name));
     if (fashion) places.push_back("/usr/share/datasets/fashion-mnist");
-    if (const std::string cache = cache_folder(); !cache.empty()) places.push_back(cache + "/datasets/" + name);
+    if (const std::string cache = os::cache_dir(); !cache.empty())
+      places.push_back(fmt::format("{}/whit/datasets/{}", cache, name));
   }
   for (const std::string& place : places)
     if (has_all_files(place)) return place;

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
@@ -101,13 +100,5 @@ void write_file_atomically(const std::string& path, std::span<const Bytes> parts
 }
 
 void write_file_atomically(const std::string& path, Bytes bytes) { write_file_atomically(path, std::span(&bytes, 1)); }
-
-std::string cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != '\0') return std::string(cache) + "/whit";
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && *home != '\0') return std::string(home) + "/.cache/whit";
-  return {};
-}
 
 }  // namespace whit::io

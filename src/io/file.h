@@ -41,7 +41,4 @@ void write_file_atomically(const std::string& path, Bytes bytes);
 /// The text of a string as bytes.
 inline Bytes as_bytes(std::string_view text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
 
-/// $XDG_CACHE_HOME/whit, else $HOME/.cache/whit, else empty. Does not look at the disk.
-std::string cache_folder();
-
 }  // namespace whit::io

@@ -2,13 +2,14 @@
 #include <gtest/gtest.h>
 #include <png.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <zlib.h>
 
+#include <csignal>
 #include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "base/flags.h"
 #include "io/datasets.h"
 #include "io/file.h"
 #include "io/idx.h"
@@ -269,6 +270,17 @@ TEST(IoMnist, ChecksWhatItReads) {
   EXPECT_THAT(error_of([&] { load_mnist(false, folder.path()); }), HasSubstr("holds shape [2] of type 0x0d"));
   folder.write("t10k-images-idx3-ubyte", idx(0x08, {2, 4}, std::string(8, 0)));
   EXPECT_THAT(error_of([&] { load_mnist(false, folder.path()); }), HasSubstr("holds shape [2, 4] of type 0x08"));
+}
+
+TEST(IoMnist, LooksFirstWhereTheFlagSays) {
+  TempFolder folder;
+  std::filesystem::create_directory(folder.path("mnist"));
+  const FlagScope scope("DATASETS", folder.path());
+  EXPECT_THAT(error_of([] { find_mnist_folder(false); }), HasSubstr("is in none of: " + folder.path("mnist") + ", "));
+  for (const char* name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte"})
+    folder.write(std::string("mnist/") + name, "");
+  EXPECT_EQ(find_mnist_folder(false), folder.path("mnist"));
 }
 
 TEST(IoMnist, NamesThePlacesItLookedAt) {
