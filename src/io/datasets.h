@@ -18,10 +18,10 @@ struct Mnist {
   ImageSet train, test;
 };
 
-/// The folder with the four files of MNIST or Fashion-MNIST. With `folder` only that one is tried; else
-/// $WHIT_DATA/NAME, the folder of Debian's package dataset-fashion-mnist, and whit/datasets/NAME in the user's cache
-/// folder, NAME being `mnist` or `fashion-mnist`. errors: no folder holds all four; the places that were tried are
-/// named
+/// The folder with the four files of MNIST or Fashion-MNIST. With `folder` only that one is tried; else DATASETS/NAME (a
+/// flag), the folder of Debian's package dataset-fashion-mnist, and whit/datasets/NAME in the user's cache folder, NAME
+/// being `mnist` or `fashion-mnist`.
+/// errors: no folder holds all four; the places that were tried are named
 std::string find_mnist_folder(bool fashion, const std::string& folder = {});
 
 /// Reads and checks the data set (60,000 and 10,000 images of 28 x 28 in the originals; other counts are accepted).
