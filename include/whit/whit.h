@@ -1,0 +1,3 @@
+// Everything of whit's public C++ interface.
+#pragma once
+#include "whit/tensor.h"
