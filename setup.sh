@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what whit needs on Debian 12 and makes the Python environment .venv. Safe to run again; quick when all is there.
 #   ./setup.sh [--quiet]        everything for building and testing
-#   ./setup.sh --bench          also .venv-bench with the peers that bench/ compares with (PyTorch for the CPU, tinygrad)
+#   ./setup.sh --bench          also .venv-bench with the peers that bench/ compares with, PyTorch and tinygrad (5 GB:
+#                               PyTorch's package brings CUDA along; the benchmarks use the CPU)
 set -euo pipefail
 cd "$(dirname "$0")"
 quiet=0 bench=0
@@ -14,7 +15,7 @@ for arg in "$@"; do
 done
 say() { [ $quiet = 1 ] || echo "$@"; }
 
-packages=(g++ make cmake ninja-build ccache pkg-config git
+packages=(g++ make cmake ninja-build ccache pkg-config git ca-certificates
   llvm-19-dev clang-19 lld-19 clang-format-19
   libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libxxhash-dev zlib1g-dev libzstd-dev libzip-dev libpng-dev
   libgtest-dev libgmock-dev libbenchmark-dev libz3-dev
@@ -33,7 +34,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     command -v sudo >/dev/null || { echo "setup.sh: not root and no sudo; please install: ${missing[*]}" >&2; exit 1; }
     as_root=(sudo)
   fi
-  export DEBIAN_FRONTEND=noninteractive
+  as_root+=(env DEBIAN_FRONTEND=noninteractive)
   "${as_root[@]}" apt-get update -qq
   "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
