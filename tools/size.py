@@ -17,7 +17,7 @@ BUDGET_CORE = 25_000
 BUDGET_FILE = 800  # a longer file is listed, not refused
 SUFFIXES = (".h", ".cpp", ".def")
 CORE_DEVICES = {"cpu", "null", "ref", "llvm"}  # llvm is the compiler of cpu
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent  # tests point it elsewhere
 
 
 def git(*args: str, data: bytes | None = None) -> bytes:

@@ -201,12 +201,10 @@ def part_tsan(args):
     return result
 
 
-def part_pytest(args):
-    if not has_python() or not (ROOT / "python/tests").is_dir():
-        return Result(note="nothing to run")
-    report = LOGS / "pytest.xml"
+def pytest(name: str, folder: str) -> Result:
+    report = LOGS / f"{name}.xml"
     report.unlink(missing_ok=True)
-    status, _ = run("pytest", [PYTHON, "-m", "pytest", "-q", "python/tests", f"--junitxml={report}"],
+    status, _ = run(name, [PYTHON, "-m", "pytest", "-q", folder, f"--junitxml={report}"],
                     env={"PYTHONPATH": str(ROOT / "python")})
     try:
         suite = xml.parse(report).getroot().find("testsuite")
@@ -217,6 +215,16 @@ def part_pytest(args):
     if status and not bad:
         return Result(n - skipped, 1, skipped, f"pytest ended with status {status}")
     return Result(n - bad - skipped, bad, skipped)
+
+
+def part_tools(args):
+    return pytest("tools", "tests/tools")
+
+
+def part_pytest(args):
+    if not has_python() or not (ROOT / "python/tests").is_dir():
+        return Result(note="nothing to run")
+    return pytest("pytest", "python/tests")
 
 
 def part_conformance(args):
@@ -237,6 +245,7 @@ def part_conformance(args):
 
 PARTS = {
     "format": part_format, "layers": part_layers, "size": part_size, "references": part_references,
+    "tools": part_tools,
     "build": part_build, "gtest": part_gtest, "clang": part_clang, "asan": part_asan, "tsan": part_tsan,
     "pytest": part_pytest, "conformance": part_conformance,
 }
