@@ -517,6 +517,7 @@ Scalar read_element(DType dtype, const void* base, int64_t i) {
       break;
     case DType::Int64:
     case DType::UInt64:
+    case DType::WeakInt:
       r.i = read<int64_t>(base, i);
       break;
     case DType::Fp8E4M3:
@@ -536,6 +537,7 @@ Scalar read_element(DType dtype, const void* base, int64_t i) {
       break;
     }
     case DType::Float64:
+    case DType::WeakFloat:
       r.f = read<double>(base, i);
       break;
     default:
@@ -563,6 +565,7 @@ void write_element(DType dtype, void* base, int64_t i, const Scalar& v) {
       break;
     case DType::Int64:
     case DType::UInt64:
+    case DType::WeakInt:
       write(base, i, v.i);
       break;
     case DType::Fp8E4M3:
@@ -580,6 +583,7 @@ void write_element(DType dtype, void* base, int64_t i, const Scalar& v) {
             std::isnan(v.f) ? encode(format_of(dtype), v.f) : std::bit_cast<uint32_t>(static_cast<float>(v.f)));
       break;
     case DType::Float64:
+    case DType::WeakFloat:
       write(base, i, v.f);
       break;
     default:

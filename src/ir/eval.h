@@ -34,7 +34,8 @@ UOp constant_of(const Scalar& v);
 /// A CONST from an elementwise op over CONSTs.
 UOp fold_constants(Op op, DType dtype, std::span<const UOp> src);
 
-/// Reads and writes one element of raw little-endian storage of `dtype`.
+/// Reads and writes one element of raw little-endian storage of `dtype`. Weak types, which storage never has, count as
+/// int64 and float64.
 Scalar read_element(DType dtype, const void* base, int64_t i);
 void write_element(DType dtype, void* base, int64_t i, const Scalar& v);
 
