@@ -1,0 +1,86 @@
+// Memory of devices. A handle (void*) is what the device calls an address: on the CPU a pointer.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace whit {
+
+class Device;
+
+/// How memory is to be allocated.
+struct BufferSpec {
+  bool uncached = false;
+  bool cpu_access = false;       ///< the host must be able to read and write it
+  bool host = false;             ///< in host memory
+  bool nolru = false;            ///< never kept for reuse
+  bool zero = false;             ///< all bytes are zero at first
+  void* external_ptr = nullptr;  ///< memory of somebody else, used and never freed
+
+  auto key() const { return std::tuple(uncached, cpu_access, host, nolru, zero, external_ptr); }
+  bool operator<(const BufferSpec& other) const { return key() < other.key(); }
+  bool operator==(const BufferSpec& other) const { return key() == other.key(); }
+};
+
+class Allocator {
+ public:
+  explicit Allocator(Device& device) : device_(device) {}
+  virtual ~Allocator();
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+
+  /// errors: Value for n_bytes <= 0; Memory "Allocation of X failed on D. Used: Y"
+  void* alloc(int64_t n_bytes, const BufferSpec& spec = {});
+  void free(void* handle, int64_t n_bytes, const BufferSpec& spec = {});
+
+  virtual void copyin(void* to, const void* from_host, int64_t n_bytes);
+  virtual void copyout(void* to_host, void* from, int64_t n_bytes);
+  /// The handle of the bytes at `off_bytes` of an allocation.
+  virtual void* offset(void* handle, int64_t n_bytes, int64_t off_bytes);
+  /// Copies from another device without the host. Only where supports_transfer().
+  virtual void transfer(void* to, void* from, int64_t n_bytes, Device& from_device);
+  /// Makes memory of another device usable here, and undoes it.
+  virtual void* map(void* handle, int64_t n_bytes, Device& owner);
+  virtual void unmap(void* mapped, int64_t n_bytes);
+  /// A pointer for the host to the bytes of a handle, or null where the host cannot reach them.
+  virtual void* host_pointer(void* handle);
+  virtual bool supports_transfer(Device& from_device);
+  virtual bool supports_copy_from_disk() { return false; }
+  /// Gives back what is kept for reuse.
+  virtual void free_cache() {}
+
+ protected:
+  /// Null when there is no memory. `spec.external_ptr` was handled before.
+  virtual void* do_alloc(int64_t n_bytes, const BufferSpec& spec) = 0;
+  virtual void do_free(void* handle, int64_t n_bytes, const BufferSpec& spec) = 0;
+  [[noreturn]] void no_hook(const char* hook) const;
+
+  // How alloc and free reach the device: the allocator that keeps memory steps between.
+  virtual void* take(int64_t n_bytes, const BufferSpec& spec) { return do_alloc(n_bytes, spec); }
+  virtual void give(void* handle, int64_t n_bytes, const BufferSpec& spec) { do_free(handle, n_bytes, spec); }
+
+  Device& device_;
+};
+
+/// Keeps freed memory for the next allocation of the same size and spec. A failing allocation frees all that is kept
+/// and is tried once more.
+class LruAllocator : public Allocator {
+ public:
+  using Allocator::Allocator;
+  void free_cache() override;
+  int64_t kept_bytes();
+
+ protected:
+  void* take(int64_t n_bytes, const BufferSpec& spec) override;
+  void give(void* handle, int64_t n_bytes, const BufferSpec& spec) override;
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int64_t, BufferSpec>, std::vector<void*>> kept_;
+  int64_t kept_bytes_ = 0;
+};
+
+}  // namespace whit

@@ -1,0 +1,72 @@
+// Buffer: memory of a device, allocated when it is first needed, or a view of another buffer.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/allocator.h"
+
+namespace whit {
+
+class Buffer;
+using BufferPtr = std::shared_ptr<Buffer>;
+
+class Buffer {
+ public:
+  /// A buffer that is allocated at the first call of handle(), copyin() or copyout(). Opens no device.
+  /// errors: Value for n_bytes < 0; Value when an external pointer is null
+  static BufferPtr make(std::string device, int64_t n_bytes, const BufferSpec& spec = {});
+  /// `n_bytes` at `off_bytes` of a buffer, which stays alive as long as its views. A view of a view is one of its base.
+  /// errors: Index when it reaches past the end
+  static BufferPtr view(const BufferPtr& of, int64_t off_bytes, int64_t n_bytes);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  const std::string& device_name() const { return device_name_; }
+  Device& device() const;
+  int64_t n_bytes() const { return n_bytes_; }
+  int64_t off_bytes() const { return off_bytes_; }
+  const BufferPtr& base() const { return base_; }  ///< null for a buffer that is its own base
+  const BufferSpec& spec() const { return spec_; }
+  bool is_allocated() const { return handle_.load(std::memory_order_acquire) != nullptr; }
+
+  /// What kernels of its device are given. Allocates at the first call. An empty buffer has a handle too.
+  /// errors: Memory, and what opening the device raises
+  void* handle() {
+    void* const h = handle_.load(std::memory_order_acquire);
+    return h ? h : allocate();
+  }
+  /// The handle for another device, mapped there at the first call and unmapped when the buffer dies.
+  void* handle_on(Device& other);
+  /// The bytes for the host, after the device has finished with them; null where the host cannot reach them.
+  void* host_pointer();
+
+  /// Whole-buffer copies. Reading waits for what wrote the buffer. errors: Value when n_bytes is not the buffer's
+  void copyin(const void* from_host, int64_t n_bytes);
+  void copyout(void* to_host, int64_t n_bytes);
+  /// Copies all of a buffer of the same size, on any device: by transfer, through host memory, or with a detour.
+  void copy_from(Buffer& from);
+  /// Gives the memory back now; the next use allocates again, with any content. Its views must not be in use.
+  void deallocate();
+
+ private:
+  Buffer() = default;
+  void* allocate();
+
+  std::string device_name_;
+  int64_t n_bytes_ = 0, off_bytes_ = 0;
+  BufferSpec spec_;
+  BufferPtr base_;
+  std::atomic<void*> handle_{nullptr};
+  mutable std::atomic<Device*> device_{nullptr};
+  struct Mapping {
+    Device* device;
+    void* handle;
+  };
+  std::vector<Mapping> mappings_;
+};
+
+}  // namespace whit

@@ -1,0 +1,24 @@
+#include "runtime/counters.h"
+
+namespace whit {
+
+GlobalCounters& counters() {
+  static auto& all = *new GlobalCounters();  // buffers of static objects still count at exit
+  return all;
+}
+
+void GlobalCounters::reset() {
+  kernel_count.store(0);
+  global_ops.store(0);
+  global_mem.store(0);
+  time_sum_ns.store(0);
+}
+
+void GlobalCounters::add_memory(int64_t n_bytes) {
+  const int64_t used = mem_used.fetch_add(n_bytes) + n_bytes;
+  int64_t peak = mem_peak.load();
+  while (used > peak && !mem_peak.compare_exchange_weak(peak, used)) {
+  }
+}
+
+}  // namespace whit

@@ -1,0 +1,84 @@
+// The CPU: kernels are machine code in this process, run by the thread pool in the calling thread's time. Ordinals are
+// separate devices over the same cores and memory.
+#include "base/error.h"
+#include "base/flags.h"
+#include "base/os.h"
+#include "runtime/device.h"
+#include "runtime/elf_loader.h"
+#include "runtime/host_memory.h"
+#include "runtime/program.h"
+
+namespace whit {
+
+void CpuKernel::launch_parallel(void* const* buffers, const int64_t* variables) const {
+  struct Call {
+    CpuKernelFn fn;
+    void* const* buffers;
+    const int64_t* variables;
+  };
+  const Call call{fn, buffers, variables};
+  const auto body = [](const void* context, void* scratch, int64_t first, int64_t last) {
+    const Call& c = *static_cast<const Call*>(context);
+    c.fn(c.buffers, c.variables, scratch, first, last);
+  };
+  ThreadPool::get().run(0, global, min_part, scratch_bytes, body, &call);
+}
+
+CpuProgram::CpuProgram(const KernelObject& object)
+    : Program(object.name, object.n_buffers, object.n_variables),
+      object_(LoadedObject::load(object.library, "kernel " + object.name)),
+      parallel_(object.parallel) {
+  WHIT_USER(object.scratch_bytes >= 0, Value, "[load] kernel {} asks for {} bytes of scratch memory", object.name,
+            object.scratch_bytes);
+  kernel_.fn = reinterpret_cast<CpuKernelFn>(object_->must_find(object.name));
+  kernel_.min_part = std::max<int64_t>(object.min_part, 1);
+  kernel_.scratch_bytes = static_cast<size_t>(object.scratch_bytes);
+}
+
+CpuKernel CpuProgram::kernel(int64_t global) const {
+  CpuKernel kernel = kernel_;
+  kernel.global = global;
+  if (!parallel_ || flag::THREADS() == 0 || global < 2 * kernel.min_part)
+    kernel.min_part = std::max<int64_t>(global, 1);
+  return kernel;
+}
+
+double CpuProgram::run(void* const* buffers, const int64_t* variables, const LaunchSize& size, bool wait) {
+  const CpuKernel kernel = this->kernel(size.global[0]);
+  if (!wait) return kernel.launch(buffers, variables), 0;
+  const int64_t start_ns = os::now_ns();
+  kernel.launch(buffers, variables);
+  return static_cast<double>(os::now_ns() - start_ns) * 1e-9;
+}
+
+namespace {
+
+constexpr int kOrdinals = 64;
+
+class CpuDevice : public Device {
+ public:
+  CpuDevice(const std::string& name, const std::string& arch) : Device(name, arch) {
+    allocator_ = std::make_unique<HostAllocator>(*this);
+  }
+  std::shared_ptr<Program> load(const KernelObject& object) override { return std::make_shared<CpuProgram>(object); }
+};
+
+class CpuKind : public DeviceKind {
+ public:
+  CpuKind() : DeviceKind("CPU", "the cores of this machine") {}
+  int count() override { return kOrdinals; }
+  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
+    return std::make_unique<CpuDevice>(device_name, target.arch.empty() ? default_arch() : target.arch);
+  }
+  std::vector<std::string> renderers() const override { return {"LLVM", "C"}; }
+  std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {
+    return renderer == "LLVM" ? make_llvm_compiler(arch) : make_c_compiler(arch);
+  }
+  std::string default_arch() override { return host_cpu_arch(); }
+  int default_rank() const override { return 100; }
+};
+
+[[maybe_unused]] const bool registered = (register_device(std::make_unique<CpuKind>()), true);
+
+}  // namespace
+}  // namespace whit

@@ -1,0 +1,323 @@
+// Compiles LLVM IR text to an ELF object in this process.
+//
+// Each compile has its own LLVMContext, each thread its own target machine, so threads share nothing. LLVM is not
+// trusted to survive its input: it runs under a crash recovery context, and its fatal errors and signals become
+// CompileErrors. After one of them the objects involved are leaked, since their destructors could meet a broken state.
+//
+// The numeric contract binds every pass here: no fast-math flags are added, and fusion of operations is off.
+#include <llvm/ADT/StringMap.h>
+#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/AsmParser/Parser.h>
+#include <llvm/Config/llvm-config.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/PassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/MCSubtargetInfo.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CrashRecoveryContext.h>
+#include <llvm/Support/ErrorHandling.h>
+#include <llvm/Support/SourceMgr.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Target/TargetOptions.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/DCE.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/GVN.h>
+#include <llvm/Transforms/Scalar/InstSimplifyPass.h>
+#include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/SROA.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/error.h"
+#include "base/flags.h"
+#include "base/text.h"
+#include "runtime/compiler.h"
+#include "runtime/llvm/disassemble.h"
+
+namespace whit {
+namespace {
+
+// What LLVM said while this thread compiled.
+thread_local std::string* fatal_message = nullptr;
+
+// Called by LLVM where it would end the process. In a compile of ours it jumps back to RunSafely.
+void on_fatal_error(void*, const char* reason, bool) {
+  if (!fatal_message) return;
+  *fatal_message = reason;
+  if (llvm::CrashRecoveryContext* const context = llvm::CrashRecoveryContext::GetCurrent()) context->HandleExit(1);
+}
+
+// Catches crash signals while any thread compiles, and only then: they belong to the process, not to whit.
+class CatchCrashes {
+ public:
+  CatchCrashes() {
+    const std::lock_guard lock(mutex());
+    if (depth()++ == 0) llvm::CrashRecoveryContext::Enable();
+  }
+  ~CatchCrashes() {
+    const std::lock_guard lock(mutex());
+    if (--depth() == 0) llvm::CrashRecoveryContext::Disable();
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex m;
+    return m;
+  }
+  static int& depth() {
+    static int d = 0;
+    return d;
+  }
+};
+
+struct TargetSpec {
+  std::string triple, cpu, features;
+};
+
+void initialize_llvm() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    llvm::InitializeNativeTargetAsmParser();
+    llvm::InitializeNativeTargetDisassembler();
+    llvm::install_fatal_error_handler(on_fatal_error);
+  });
+}
+
+const llvm::Target& must_find_target(const std::string& triple) {
+  std::string error;
+  if (const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(triple, error)) return *target;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeAllTargetInfos();
+    llvm::InitializeAllTargets();
+    llvm::InitializeAllTargetMCs();
+    llvm::InitializeAllAsmPrinters();
+    llvm::InitializeAllAsmParsers();
+    llvm::InitializeAllDisassemblers();
+  });
+  const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(triple, error);
+  WHIT_USER(target, Device, "[llvm] {}", error);
+  return *target;
+}
+
+TargetSpec make_spec(const std::string& arch) {
+  const CpuArch parsed = parse_cpu_arch(arch);
+  TargetSpec spec;
+  // Always ELF, also where the system uses another format: the loader is our own.
+  spec.triple = parsed.machine + "-unknown-linux-gnu";
+  std::vector<std::string> features;
+  if (parsed.cpu == "native") {
+    WHIT_USER(parsed.machine == parse_cpu_arch(host_cpu_arch()).machine, Device,
+              "[llvm] arch '{}': this machine is {}, so 'native' cannot be {}", arch, host_cpu_arch(), parsed.machine);
+    spec.cpu = llvm::sys::getHostCPUName().str();
+    // The name alone lies where a hypervisor or the system hides features.
+    for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
+      features.push_back((feature.second ? "+" : "-") + feature.first().str());
+    }
+    std::sort(features.begin(), features.end());
+  } else {
+    spec.cpu = parsed.cpu;
+  }
+  features.insert(features.end(), parsed.features.begin(), parsed.features.end());
+  spec.features = join(features, ",");
+  return spec;
+}
+
+std::unique_ptr<llvm::TargetMachine> make_machine(const TargetSpec& spec, llvm::CodeGenOptLevel level) {
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  options.TrapUnreachable = false;
+  options.ExceptionModel = llvm::ExceptionHandling::None;
+  const llvm::Target& target = must_find_target(spec.triple);
+  return std::unique_ptr<llvm::TargetMachine>(target.createTargetMachine(
+      spec.triple, spec.cpu, spec.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
+}
+
+// The passes over a function. Kernels come with their loops laid out, vectors chosen and little left to inline, so the
+// list holds only what turns the renderer's plain text into good input for code generation.
+void run_short_passes(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager sccs;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(sccs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, sccs, modules);
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::InstSimplifyPass());
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  passes.addPass(llvm::SimplifyCFGPass());
+  for (llvm::Function& function : module) {
+    if (!function.isDeclaration()) passes.run(function, functions);
+  }
+}
+
+void run_default_passes(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager sccs;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(sccs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, sccs, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+// Collects what LLVM reports about its input instead of ending the process.
+class Diagnostics : public llvm::DiagnosticHandler {
+ public:
+  explicit Diagnostics(std::string& errors) : errors_(errors) {}
+  bool handleDiagnostics(const llvm::DiagnosticInfo& info) override {
+    if (info.getSeverity() != llvm::DS_Error) return true;
+    llvm::raw_string_ostream out(errors_);
+    llvm::DiagnosticPrinterRawOStream printer(out);
+    info.print(printer);
+    out << "\n";
+    return true;
+  }
+
+ private:
+  std::string& errors_;
+};
+
+// Runs inside the recovery context: may be left by a jump, so everything it owns lives in `state`, which the caller
+// leaks then.
+struct CompileState {
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> module;
+  llvm::SmallVector<char, 0> object;
+};
+
+void compile_text(CompileState& state, llvm::TargetMachine& machine, const std::string& source, int64_t llvmopt,
+                  bool wide, std::string& errors) {
+  state.context.setDiagnosticHandler(std::make_unique<Diagnostics>(errors));
+  llvm::SMDiagnostic problem;
+  const llvm::DataLayout layout = machine.createDataLayout();
+  state.module = llvm::parseAssemblyString(source, problem, state.context);
+  if (!state.module) {
+    llvm::raw_string_ostream out(errors);
+    problem.print("kernel", out, /*ShowColors=*/false);
+    return;
+  }
+  llvm::Module& module = *state.module;
+  module.setTargetTriple(machine.getTargetTriple().str());
+  module.setDataLayout(layout);
+  for (llvm::Function& function : module) {
+    if (function.isDeclaration()) continue;
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+    if (wide) {
+      // LLVM splits 512-bit vectors on machines where it deems them slow; the kernel has made its choice.
+      function.addFnAttr("prefer-vector-width", "512");
+      function.addFnAttr("min-legal-vector-width", "512");
+    }
+  }
+  {
+    llvm::raw_string_ostream out(errors);
+    if (llvm::verifyModule(module, &out)) return;
+  }
+  if (llvmopt == 1) run_short_passes(module, machine);
+  if (llvmopt >= 2) run_default_passes(module, machine);
+  llvm::raw_svector_ostream out(state.object);
+  llvm::legacy::PassManager codegen;
+  if (machine.addPassesToEmitFile(codegen, out, nullptr, llvm::CodeGenFileType::ObjectFile, /*DisableVerify=*/true)) {
+    errors += "the target emits no object files";
+    return;
+  }
+  codegen.run(module);
+}
+
+class LlvmCompiler : public Compiler {
+ public:
+  explicit LlvmCompiler(TargetSpec spec)
+      : Compiler("llvm " LLVM_VERSION_STRING ",object 1," + spec.triple + "," + spec.cpu + "," + spec.features),
+        spec_(std::move(spec)) {
+    const std::unique_ptr<llvm::TargetMachine> machine = make_machine(spec_, llvm::CodeGenOptLevel::Default);
+    const llvm::MCSubtargetInfo& info = *machine->getMCSubtargetInfo();
+    WHIT_USER(info.isCPUStringValid(spec_.cpu), Device, "[llvm] unknown CPU '{}' of {}", spec_.cpu, spec_.triple);
+    std::vector<std::string> known;
+    for (const auto& feature : info.getAllProcessorFeatures()) known.emplace_back(feature.Key);
+    for (const std::string& feature : split(spec_.features, ',')) {
+      if (feature.empty()) continue;
+      const std::string plain = feature.substr(1);
+      if (std::find(known.begin(), known.end(), plain) != known.end()) continue;
+      const std::string meant = closest_name(plain, known);
+      raise(ErrorKind::Device, fmt::format("[llvm] unknown feature '{}' of {}{}", plain, spec_.triple,
+                                           meant.empty() ? "" : "; did you mean '" + meant + "'?"));
+    }
+    wide_ = info.getTargetTriple().isX86() && info.checkFeatures("+avx512f");
+  }
+
+  std::string compile(const std::string& kernel, const std::string& source) override {
+    const int64_t llvmopt = flag::LLVMOPT();
+    const CatchCrashes catch_crashes;
+    std::unique_ptr<llvm::TargetMachine>& machine = thread_machine(llvmopt);
+    auto state = std::make_unique<CompileState>();
+    std::string fatal, errors;
+    llvm::CrashRecoveryContext recovery;
+    fatal_message = &fatal;
+    const bool survived = recovery.RunSafely([&] { compile_text(*state, *machine, source, llvmopt, wide_, errors); });
+    fatal_message = nullptr;
+    if (!survived) {
+      (void)state.release();
+      (void)machine.release();
+      if (fatal.empty()) fatal = "LLVM crashed";
+    }
+    const std::string reason = fatal.empty() ? errors : fatal;
+    WHIT_USER(
+        reason.empty(), Compile,
+        "[compile] kernel {} does not compile with the renderer LLVM for {}: {}\nIts source is printed by DEBUG=4; "
+        "compile it with: llc-19 -mtriple={} -mcpu={} kernel.ll",
+        kernel, spec_.cpu, reason, spec_.triple, spec_.cpu);
+    return std::string(state->object.data(), state->object.size());
+  }
+
+  std::string disassemble(const std::string& library) override {
+    return disassemble_object(library, spec_.triple, spec_.cpu, spec_.features);
+  }
+
+ private:
+  std::unique_ptr<llvm::TargetMachine>& thread_machine(int64_t llvmopt) {
+    static thread_local std::map<std::string, std::unique_ptr<llvm::TargetMachine>> machines;
+    const auto level = llvmopt >= 2 ? llvm::CodeGenOptLevel::Default : llvm::CodeGenOptLevel::Less;
+    std::unique_ptr<llvm::TargetMachine>& machine = machines[key() + (llvmopt >= 2 ? ",2" : ",1")];
+    if (!machine) machine = make_machine(spec_, level);
+    return machine;
+  }
+
+  TargetSpec spec_;
+  bool wide_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<Compiler> make_llvm_compiler(const std::string& arch) {
+  initialize_llvm();
+  return std::make_shared<LlvmCompiler>(make_spec(arch));
+}
+
+}  // namespace whit

@@ -1,0 +1,77 @@
+// NULL: has no memory and runs nothing. It measures everything before the machine: building, scheduling, code
+// generation; with an arch in DEV ("NULL:LLVM:x86_64,znver4") kernels are compiled too.
+#include <cstring>
+
+#include "base/error.h"
+#include "base/flags.h"
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+#include "runtime/pass_through_compiler.h"
+#include "runtime/program.h"
+
+namespace whit {
+namespace {
+
+constexpr int kOrdinals = 64;
+
+class NullAllocator : public Allocator {
+ public:
+  using Allocator::Allocator;
+  void copyin(void*, const void*, int64_t) override {}
+  void copyout(void* to_host, void*, int64_t n_bytes) override {
+    WHIT_USER(flag::NULL_ALLOW_COPYOUT() != 0, Runtime,
+              "[copyout] {} holds no data; NULL_ALLOW_COPYOUT=1 reads zeros instead", device_.name());
+    std::memset(to_host, 0, static_cast<size_t>(n_bytes));
+  }
+  void* offset(void* handle, int64_t, int64_t off_bytes) override { return static_cast<char*>(handle) + off_bytes; }
+  void transfer(void*, void*, int64_t, Device&) override {}
+  void* map(void* handle, int64_t, Device&) override { return handle; }
+  void unmap(void*, int64_t) override {}
+  bool supports_transfer(Device& from_device) override { return from_device.kind() == "NULL"; }
+
+ protected:
+  // Addresses that nobody may read, one after another, so that different buffers differ.
+  void* do_alloc(int64_t n_bytes, const BufferSpec&) override {
+    const int64_t step = (n_bytes + 63) & ~int64_t{63};
+    return reinterpret_cast<void*>(next_.fetch_add(static_cast<uintptr_t>(step), std::memory_order_relaxed));
+  }
+  void do_free(void*, int64_t, const BufferSpec&) override {}
+
+ private:
+  std::atomic<uintptr_t> next_{4096};
+};
+
+class NullProgram : public Program {
+ public:
+  using Program::Program;
+  double run(void* const*, const int64_t*, const LaunchSize&, bool wait) override { return wait ? 1e-9 : 0; }
+};
+
+class NullDevice : public Device {
+ public:
+  NullDevice(const std::string& name, const std::string& arch) : Device(name, arch) {
+    allocator_ = std::make_unique<NullAllocator>(*this);
+  }
+  std::shared_ptr<Program> load(const KernelObject& object) override {
+    return std::make_shared<NullProgram>(object.name, object.n_buffers, object.n_variables);
+  }
+};
+
+class NullKind : public DeviceKind {
+ public:
+  NullKind() : DeviceKind("NULL", "no memory, runs nothing") {}
+  int count() override { return kOrdinals; }
+  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
+    return std::make_unique<NullDevice>(device_name, target.arch);
+  }
+  std::vector<std::string> renderers() const override { return {"LLVM", "C"}; }
+  std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {
+    if (arch.empty()) return std::make_shared<PassThroughCompiler>("null");
+    return renderer == "LLVM" ? make_llvm_compiler(arch) : make_c_compiler(arch);
+  }
+};
+
+[[maybe_unused]] const bool registered = (register_device(std::make_unique<NullKind>()), true);
+
+}  // namespace
+}  // namespace whit
