@@ -54,7 +54,7 @@ void make_folders(const std::string& path) {
 std::string default_path() {
   if (!flag::CACHEDB().empty()) return flag::CACHEDB();
   const std::string folder = os::cache_dir();
-  return folder.empty() ? "" : folder + "/whit/cache.db";
+  return folder.empty() ? "" : fmt::format("{}/whit/cache.db", folder);
 }
 
 }  // namespace
