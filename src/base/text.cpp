@@ -38,7 +38,8 @@ std::string join(const std::vector<std::string>& pieces, std::string_view separa
 std::string closest_name(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string upper = to_upper(name);
   std::string best;
-  size_t best_distance = std::max<size_t>(1, name.size() / 3) + 1;  // farther than this is no misspelling
+  // Farther than this is no misspelling; two swapped letters are two changes.
+  size_t best_distance = (name.size() <= 3 ? 1 : std::max<size_t>(2, name.size() / 3)) + 1;
   std::vector<size_t> row;
   for (const std::string& candidate : candidates) {
     const std::string other = to_upper(candidate);

@@ -137,14 +137,15 @@ struct ThreadPool::Impl {
     const size_t n_workers = static_cast<size_t>(n_threads - 1);
     if (slots.size() >= n_workers && scratch_bytes >= n_bytes) [[likely]]
       return;
-    scratch_bytes = std::max(scratch_bytes, n_bytes);
-    for (const auto& slot : slots) slot->scratch.reserve(scratch_bytes);
+    n_bytes = std::max(scratch_bytes, n_bytes);
+    for (const auto& slot : slots) slot->scratch.reserve(n_bytes);
     while (slots.size() < n_workers) {
       auto slot = std::make_unique<Slot>();
-      slot->scratch.reserve(scratch_bytes);
+      slot->scratch.reserve(n_bytes);
       slot->thread = std::thread(work_loop, std::ref(*slot));
       slots.push_back(std::move(slot));
     }
+    scratch_bytes = n_bytes;
   }
 };
 

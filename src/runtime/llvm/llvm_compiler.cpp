@@ -256,8 +256,10 @@ class LlvmCompiler : public Compiler {
   explicit LlvmCompiler(TargetSpec spec)
       : Compiler("llvm " LLVM_VERSION_STRING ",object 1," + spec.triple + "," + spec.cpu + "," + spec.features),
         spec_(std::move(spec)) {
-    const std::unique_ptr<llvm::TargetMachine> machine = make_machine(spec_, llvm::CodeGenOptLevel::Default);
-    const llvm::MCSubtargetInfo& info = *machine->getMCSubtargetInfo();
+    // Checked against a description without CPU and features: LLVM only prints a warning about unknown ones.
+    const std::unique_ptr<llvm::MCSubtargetInfo> known_info(
+        must_find_target(spec_.triple).createMCSubtargetInfo(spec_.triple, "", ""));
+    const llvm::MCSubtargetInfo& info = *known_info;
     WHIT_USER(info.isCPUStringValid(spec_.cpu), Device, "[llvm] unknown CPU '{}' of {}", spec_.cpu, spec_.triple);
     std::vector<std::string> known;
     for (const auto& feature : info.getAllProcessorFeatures()) known.emplace_back(feature.Key);
@@ -269,7 +271,8 @@ class LlvmCompiler : public Compiler {
       raise(ErrorKind::Device, fmt::format("[llvm] unknown feature '{}' of {}{}", plain, spec_.triple,
                                            meant.empty() ? "" : "; did you mean '" + meant + "'?"));
     }
-    wide_ = info.getTargetTriple().isX86() && info.checkFeatures("+avx512f");
+    const std::unique_ptr<llvm::TargetMachine> machine = make_machine(spec_, llvm::CodeGenOptLevel::Default);
+    wide_ = machine->getTargetTriple().isX86() && machine->getMCSubtargetInfo()->checkFeatures("+avx512f");
   }
 
   std::string compile(const std::string& kernel, const std::string& source) override {

@@ -1,0 +1,138 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/flags.h"
+
+namespace whit {
+namespace {
+
+struct Marks {
+  std::vector<std::atomic<int>> hits;
+  std::atomic<int> calls{0}, misaligned{0};
+  explicit Marks(size_t n) : hits(n) {}
+};
+
+void mark(const void* context, void* scratch, int64_t first, int64_t last) {
+  auto& marks = *static_cast<Marks*>(const_cast<void*>(context));
+  marks.calls.fetch_add(1);
+  if (scratch) {
+    if (reinterpret_cast<uintptr_t>(scratch) % 64 != 0) marks.misaligned.fetch_add(1);
+    std::memset(scratch, static_cast<int>(first), 1000);
+  }
+  for (int64_t i = first; i < last; ++i) marks.hits[static_cast<size_t>(i)].fetch_add(1);
+}
+
+void expect_each_once(const Marks& marks, int64_t first, int64_t last) {
+  for (int64_t i = 0; i < static_cast<int64_t>(marks.hits.size()); ++i) {
+    ASSERT_EQ(marks.hits[static_cast<size_t>(i)].load(), i >= first && i < last ? 1 : 0) << i;
+  }
+}
+
+TEST(ThreadPool, CoversTheRangeOnce) {
+  ThreadPool pool;
+  for (const int threads : {1, 2, 3, 8}) {
+    for (const int64_t n : {0, 1, 2, 7, 64, 1000}) {
+      Marks marks(static_cast<size_t>(n) + 10);
+      pool.run(5, 5 + n, 1, 1000, mark, &marks, threads);
+      expect_each_once(marks, 5, 5 + n);
+      EXPECT_EQ(marks.misaligned.load(), 0);
+    }
+  }
+}
+
+TEST(ThreadPool, PartsAreNotSmallerThanAsked) {
+  ThreadPool pool;
+  Marks marks(1000);
+  pool.run(0, 1000, 300, 0, mark, &marks, 8);
+  EXPECT_LE(marks.calls.load(), 3);
+  expect_each_once(marks, 0, 1000);
+}
+
+TEST(ThreadPool, ManyLaunchesInARow) {
+  ThreadPool pool;
+  std::atomic<int64_t> sum{0};
+  const auto add = [](const void* context, void*, int64_t first, int64_t last) {
+    static_cast<std::atomic<int64_t>*>(const_cast<void*>(context))->fetch_add(last - first);
+  };
+  for (int i = 0; i < 2000; ++i) {
+    pool.run(0, 8, 1, 0, add, &sum, 4);
+    if (i % 500 == 499) usleep(2000);  // long enough for the workers to sleep
+  }
+  EXPECT_EQ(sum.load(), 16000);
+}
+
+TEST(ThreadPool, LaunchesFromSeveralThreadsAndFromInsideAKernel) {
+  ThreadPool pool;
+  struct Shared {
+    ThreadPool* pool;
+    std::atomic<int64_t> sum{0};
+  } shared{&pool};
+  const auto inner = [](const void* context, void*, int64_t first, int64_t last) {
+    static_cast<Shared*>(const_cast<void*>(context))->sum.fetch_add(last - first);
+  };
+  static auto inner_body = +inner;
+  const auto outer = [](const void* context, void*, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      static_cast<Shared*>(const_cast<void*>(context))->pool->run(0, 10, 1, 0, inner_body, context, 4);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) pool.run(0, 4, 1, 0, outer, &shared, 4);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(shared.sum.load(), 4 * 50 * 4 * 10);
+}
+
+TEST(ThreadPool, ScratchThatCannotBeHadIsAnErrorBeforeAnythingRuns) {
+  ThreadPool pool;
+  Marks marks(10);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  try {
+    pool.run(0, 10, 1, size_t{1} << 60, mark, &marks, 2);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Memory);
+  }
+  EXPECT_EQ(marks.calls.load(), 0);
+#endif
+  pool.run(0, 10, 1, 1000, mark, &marks, 2);
+  expect_each_once(marks, 0, 10);
+}
+
+TEST(ThreadPool, AForkedChildGetsItsOwn) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the sanitizer does not follow threads into a fork";
+#endif
+  Marks before(100);
+  ThreadPool::get().run(0, 100, 1, 0, mark, &before, 4);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // a pool that hangs ends the child
+    Marks marks(100);
+    for (int i = 0; i < 10; ++i) ThreadPool::get().run(i * 10, i * 10 + 10, 1, 0, mark, &marks, 4);
+    bool ok = true;
+    for (const std::atomic<int>& hit : marks.hits) ok = ok && hit.load() == 1;
+    _exit(ok ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  Marks after(100);
+  ThreadPool::get().run(0, 100, 1, 0, mark, &after, 4);
+  expect_each_once(after, 0, 100);
+}
+
+}  // namespace
+}  // namespace whit
