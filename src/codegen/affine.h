@@ -1,0 +1,36 @@
+// Integer expressions as sums: the normal form of addresses and gates, and the node builder that keeps to it.
+//
+// An index is brought to  c0*t0 + c1*t1 + ... + constant  with the terms of outer loops first. So what an inner loop
+// does not change is a prefix that lowering hoists, unrolled copies differ in their constant alone, and a LANES term
+// with coefficient 1 shows a contiguous access.
+#pragma once
+#include "ir/build.h"
+
+namespace whit::codegen {
+
+struct Term {
+  UOp factor;  ///< not a sum, and not a product with a constant
+  int64_t coef = 1;
+};
+
+struct Affine {
+  SmallVec<Term, 6> terms;
+  int64_t constant = 0;
+
+  void add(const UOp& factor, int64_t coef);
+  void add(const Affine& other, int64_t scale);
+  /// The coefficient of a factor, 0 where it does not occur.
+  int64_t coef(const Node* factor) const;
+  /// Inclusive bounds, saturated.
+  std::pair<int64_t, int64_t> bounds() const;
+};
+
+/// Sums, differences and products with constants are taken apart; everything else is a factor.
+Affine affine_of(const UOp& u);
+/// Terms of outer loops first, the constant last.
+UOp build_affine(const Affine& a, DType dtype);
+
+/// UOp::make, but integers and bools fold where their bounds or the affine form say so. Floats are left alone.
+UOp make_folded(Op op, DType dtype, std::span<const UOp> src, const Arg& arg);
+
+}  // namespace whit::codegen

@@ -1,0 +1,518 @@
+// Structural lowering: an optimised kernel graph becomes a loop tree and a graph of registers, vectors and copies.
+//
+// How it works. A nest (ENDs that share ranges) is expanded from its stores downwards. `expand` rewrites an expression
+// under a Scope, which says what each range stands for: a loop, a number (a copy of an unrolled loop) or LANES. At a
+// REDUCE or STAGE it opens the loops, expands the body once a copy in scopes of their own, and puts the register or
+// scratch tile in place of the node. Nodes are not given a place here, but for those whose sources do not show it
+// (pinned); linearize puts every other node into the loop of its deepest source, which is what hoisting is.
+//
+// Requirements.
+//  1. A REDUCE that does not depend on a copied range is one register for all copies: results are remembered by what
+//     the REDUCE's open ranges stand for.
+//  2. Reduces that could share a loop do: same sizes, same enclosing loop, same height above other reduces (so that
+//     neither can depend on the other).
+//  3. The order of a fold is that of its ranges; unrolled copies extend the one chain.
+//  4. Recursion follows the nesting of REDUCEs, never the depth of an expression.
+#include <algorithm>
+#include <map>
+
+#include "codegen/affine.h"
+#include "codegen/loops.h"
+#include "ir/eval.h"
+
+namespace whit::codegen {
+namespace {
+
+Op combine_op(std::string_view monoid) {
+  if (monoid == "add") return Op::Add;
+  if (monoid == "mul") return Op::Mul;
+  if (monoid == "max") return Op::Max;
+  WHIT_CHECK(monoid == "min", "[lower] no combine for monoid {}", monoid);
+  return Op::Min;
+}
+
+UOp spread(const UOp& scalar, int64_t n_lanes) {
+  if (n_lanes == 1 || !scalar.shape().empty()) return scalar;
+  const std::vector<UOp> copies(static_cast<size_t>(n_lanes), scalar);
+  return UOp::make(Op::Vec, scalar.dtype(), copies);
+}
+
+int64_t n_lanes(const UOp& u) { return u.shape().empty() ? 1 : u.shape()[0]; }
+
+struct Scope {
+  std::unordered_map<const Node*, UOp> values;  // of ranges
+  std::unordered_map<const Node*, UOp> done;
+};
+
+// A REDUCE whose outer loops enclose output loops: its accumulator lives in the output between two of their iterations.
+struct Placed {
+  const Node* node = nullptr;
+  UOp is_first, is_last;
+  UOp place;  // INDEX of the output, under the scope of the current copy
+  UOp result;
+};
+
+class Expander {
+ public:
+  Expander(const UOp& kernel, const Target& target, LoopTree& tree) : target_(target), tree_(tree) {
+    for (const Node* n : toposort(kernel)) {
+      int level = 0;
+      for (const Node* s : n->src()) level = std::max(level, level_[s]);
+      level_[n] = level + (n->op == Op::Reduce || n->op == Op::Stage);
+      if (n->op == Op::Range) next_range_ = std::max(next_range_, range_id(n) + 1);
+    }
+  }
+
+  void nest(std::span<const UOp> ends) {
+    outer_ = Scope();
+    folded_.clear();
+    groups_.clear();
+    floor_ = nullptr;
+    UOp global;
+    for (const UOp& e : ends)
+      for (size_t i = 1; i < e.n_src(); ++i)
+        if (axis_type(e.src(i).node()) == AxisType::Global) global = e.src(i);
+    if (!global) global = range(1, next_range_++, AxisType::Global);
+    Block* top = tree_.open(tree_.root(), global);
+    floor_ = range_size(global.node()) == 1 ? top : tree_.root();
+    for (const UOp& e : ends) end(e, global, top);
+  }
+
+ private:
+  // ---- stores
+  void end(const UOp& e, const UOp& global, Block* top) {
+    std::vector<UOp> loops;
+    std::vector<UOp> copied;
+    UOp lane;
+    for (size_t i = 1; i < e.n_src(); ++i) {
+      const UOp r = e.src(i);
+      if (r == global) continue;
+      switch (axis_type(r.node())) {
+        case AxisType::Upcast:
+        case AxisType::Unroll:
+          copied.push_back(r);
+          break;
+        case AxisType::Lane:
+          WHIT_CHECK(!lane, "[lower] two lane axes in a nest");
+          lane = r;
+          break;
+        default:
+          loops.push_back(r);
+      }
+    }
+    placed_ = find_placed(e.src(0).src(1), loops);
+    if (placed_.node) {
+      std::vector<UOp> early;
+      for (size_t i = 1; i < placed_.node->n_src; ++i) {
+        const UOp r(placed_.node->src()[i]);
+        if (range_id(r.node()) < placed_limit_) early.push_back(r);
+      }
+      UOp first = const_bool(true), last = first;
+      for (const UOp& r : early) {
+        loops.push_back(r);
+        first = first & alu(Op::CmpEq, {r, idx(0)});
+        last = last & alu(Op::CmpEq, {r, idx(range_size(r.node()) - 1)});
+      }
+      placed_.is_first = first;
+      placed_.is_last = last;
+    }
+    std::sort(loops.begin(), loops.end(),
+              [](const UOp& a, const UOp& b) { return range_id(a.node()) < range_id(b.node()); });
+    Block* block = top;
+    Scope base;
+    for (const UOp& r : loops) {
+      if (range_size(r.node()) == 1) {
+        base.values[r.node()] = idx(0);
+        continue;
+      }
+      block = tree_.open(block, r);
+    }
+    if (lane) base.values[lane.node()] = UOp::make(Op::Lanes, DType::WeakInt, {}, range_size(lane.node()));
+    placed_home_ = block;
+    for_each_copy(copied, [&](std::span<const int64_t> at) {
+      Scope scope;
+      scope.values = base.values;
+      for (size_t i = 0; i < copied.size(); ++i) scope.values[copied[i].node()] = idx(at[i]);
+      store(e.src(0), scope, block);
+    });
+  }
+
+  template <class F>
+  static void for_each_copy(std::span<const UOp> ranges, F&& f) {
+    std::vector<int64_t> at(ranges.size(), 0);
+    int64_t n = 1;
+    for (const UOp& r : ranges) n *= range_size(r.node());
+    for (int64_t i = 0; i < n; ++i) {
+      int64_t rest = i;
+      for (size_t d = ranges.size(); d-- > 0;) {
+        at[d] = rest % range_size(ranges[d].node());
+        rest /= range_size(ranges[d].node());
+      }
+      f(std::span<const int64_t>(at));
+    }
+  }
+
+  void store(const UOp& st, Scope& scope, Block* block) {
+    UOp at = expand(st.src(0), scope);
+    if (at.n_src() == 3 && is_const_int(at.src(2), 0)) return;
+    placed_.place = at;
+    placed_.result = UOp();
+    UOp value = expand(st.src(1), scope);
+    if (placed_.node) {
+      WHIT_CHECK(placed_.result, "[lower] a placed accumulator was not reached");
+      if (value != placed_.result) value = where(expand(placed_.is_last, scope), value, placed_.result);
+    }
+    int64_t lanes = 1;
+    at = contiguous(at, lanes);
+    lanes = std::max(lanes, at.src(1).shape().empty() ? lanes : n_lanes(at.src(1)));
+    if (at.n_src() == 3) lanes = std::max(lanes, n_lanes(at.src(2)));
+    const UOp s = whit::store(at, spread(value, lanes));
+    tree_.pinned[s.node()] = block->id;
+    tree_.stores.push_back(s);
+  }
+
+  // ---- accumulators placed in the output
+  Placed find_placed(const UOp& value, const std::vector<UOp>& loops) {
+    Placed p;
+    int64_t innermost = -1;
+    for (const UOp& r : loops) innermost = std::max(innermost, range_id(r.node()));
+    placed_limit_ = innermost;
+    for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Reduce; })) {
+      if (n->op != Op::Reduce) continue;
+      bool early = false;
+      for (size_t i = 1; i < n->n_src; ++i) early |= range_id(n->src()[i]) < innermost;
+      if (!early) continue;
+      WHIT_CHECK(!p.node, "[lower] two placed accumulators in a store");
+      p.node = n;
+    }
+    return p;
+  }
+
+  // ---- expressions
+  static bool is_open(const Node* n, const Scope& scope) {
+    if (!n->range_set) return false;
+    for (const Node* r : n->range_set->nodes)
+      if (scope.values.contains(r)) return true;
+    return false;
+  }
+
+  UOp expand(const UOp& root, Scope& scope) {
+    if (&scope != &outer_ && !is_open(root.node(), scope)) return expand(root, outer_);
+    if (const auto it = scope.done.find(root.node()); it != scope.done.end()) return it->second;
+    std::vector<std::pair<const Node*, uint32_t>> stack{{root.node(), 0}};
+    std::vector<UOp> src;
+    while (!stack.empty()) {
+      const auto [n, next] = stack.back();
+      if (next == 0 && scope.done.contains(n)) {
+        stack.pop_back();
+        continue;
+      }
+      const bool closes = n->op == Op::Reduce || n->op == Op::Stage;
+      if (!closes && next < n->n_src) {
+        ++stack.back().second;
+        const Node* s = n->src()[next];
+        if (scope.done.contains(s)) continue;
+        if (&scope != &outer_ && !is_open(s, scope))
+          scope.done.emplace(s, expand(UOp(s), outer_));
+        else
+          stack.emplace_back(s, 0);
+        continue;
+      }
+      UOp result;
+      if (n->op == Op::Reduce) {
+        result = fold(n, scope);
+      } else if (n->op == Op::Stage) {
+        result = stage(n, scope);
+      } else {
+        src.clear();
+        for (const Node* s : n->src()) src.push_back(scope.done.at(s));
+        result = rebuild(n, src, scope);
+      }
+      scope.done.emplace(n, result);
+      stack.pop_back();
+    }
+    return scope.done.at(root.node());
+  }
+
+  UOp rebuild(const Node* n, std::span<const UOp> src, const Scope& scope) {
+    switch (n->op) {
+      case Op::Range: {
+        const auto it = scope.values.find(n);
+        return it == scope.values.end() ? UOp(n) : it->second;
+      }
+      case Op::Index: {
+        const UOp flat = build_affine(affine_of(src[1]), src[1].dtype());
+        if (src.size() == 2 || is_const_int(src[2], 1)) return UOp::make(Op::Index, n->dtype, {src[0], flat});
+        return UOp::make(Op::Index, n->dtype, {src[0], flat, src[2]});
+      }
+      case Op::Load: {
+        UOp at = src[0];
+        if (at.op() != Op::Index) break;
+        if (at.n_src() == 3 && is_const_int(at.src(2), 0)) return constant(n->dtype, 0);
+        int64_t lanes = 1;
+        at = contiguous(at, lanes);
+        return UOp::make(Op::Load, n->dtype, {at}, lanes > 1 ? Arg(lanes) : Arg());
+      }
+      default:
+        break;
+    }
+    return make_folded(n->op, n->dtype, src, n->arg);
+  }
+
+  // Consecutive lanes are addressed by their first; `lanes` is then their number. Other vectors of addresses stay.
+  static UOp contiguous(const UOp& at, int64_t& lanes) {
+    const UOp flat = at.src(1);
+    if (flat.shape().empty()) {
+      if (at.n_src() == 2 || at.src(2).shape().empty()) return at;
+      return UOp::make(Op::Index, at.dtype(), {at.src(0), spread(flat, n_lanes(at.src(2))), at.src(2)});
+    }
+    Affine a = affine_of(flat);
+    const Node* vector = nullptr;
+    for (const Term& t : a.terms)
+      if (!t.factor.shape().empty()) {
+        if (vector || t.factor.op() != Op::Lanes || t.coef != 1) return at;
+        vector = t.factor.node();
+      }
+    if (!vector) return at;
+    lanes = vector->arg.as_int();
+    a.add(UOp(vector), -1);
+    const UOp first = build_affine(a, flat.dtype());
+    if (at.n_src() == 2) return UOp::make(Op::Index, at.dtype(), {at.src(0), first});
+    return UOp::make(Op::Index, at.dtype(), {at.src(0), first, at.src(2)});
+  }
+
+  // ---- what closes loops
+  // The loop that holds the node: the deepest one of what its open ranges stand for.
+  Block* home(const Node* n, const Scope& scope) {
+    Block* block = floor_;
+    if (!n->range_set) return block;
+    auto visit = [&](const Node* r) {
+      const auto it = tree_.block_of_range.find(r);
+      if (it != tree_.block_of_range.end()) block = tree_.deeper(block, tree_.blocks[it->second].get());
+    };
+    for (const Node* r : n->range_set->nodes) {
+      const auto it = scope.values.find(r);
+      if (it == scope.values.end()) {
+        visit(r);
+      } else {
+        for (const Node* q : it->second.ranges()) visit(q);
+      }
+    }
+    return block;
+  }
+
+  std::vector<const Node*> key_of(const Node* n, const Scope& scope) {
+    std::vector<const Node*> key{n};
+    if (n->range_set)
+      for (const Node* r : n->range_set->nodes) {
+        const auto it = scope.values.find(r);
+        key.push_back(it == scope.values.end() ? r : it->second.node());
+      }
+    return key;
+  }
+
+  // Splits the ranges that a node closes by what becomes of them, and opens the loops.
+  struct Closed {
+    std::vector<UOp> loops, copied;
+    UOp lane;
+    Scope scope;
+    Block *home, *inner;
+  };
+  Closed close(const Node* n, const Scope& scope, bool may_share) {
+    Closed c;
+    c.home = c.inner = placed_.node == n ? placed_home_ : home(n, scope);
+    c.scope.values = scope.values;
+    std::vector<const Node*> loops;
+    for (size_t i = 1; i < n->n_src; ++i) {
+      const Node* r = n->src()[i];
+      if (placed_.node == n && range_id(r) < placed_limit_) continue;  // a loop of the nest
+      switch (axis_type(r)) {
+        case AxisType::Upcast:
+        case AxisType::Unroll:
+          c.copied.emplace_back(r);
+          break;
+        case AxisType::Lane:
+          WHIT_CHECK(!c.lane, "[lower] two lane axes in a {}", name(n->op));
+          c.lane = UOp(r);
+          c.scope.values[r] = UOp::make(Op::Lanes, DType::WeakInt, {}, range_size(r));
+          break;
+        default:
+          if (range_size(r) == 1)
+            c.scope.values[r] = idx(0);
+          else
+            loops.push_back(r);
+      }
+    }
+    std::sort(loops.begin(), loops.end(), [](const Node* a, const Node* b) { return range_id(a) < range_id(b); });
+    std::vector<int64_t> key{c.home->id, level_.at(n), may_share ? 0 : next_range_};
+    for (const Node* r : loops) key.push_back(range_size(r));
+    std::vector<UOp>& shared = groups_[key];
+    for (size_t i = 0; i < loops.size(); ++i) {
+      if (i == shared.size()) shared.push_back(range(range_size(loops[i]), next_range_++, axis_type(loops[i])));
+      c.inner = tree_.open(c.inner, shared[i]);
+      c.scope.values[loops[i]] = shared[i];
+    }
+    c.loops = shared;
+    return c;
+  }
+
+  UOp fold(const Node* n, Scope& scope) {
+    auto key = key_of(n, scope);
+    if (const auto it = folded_.find(key); it != folded_.end()) {
+      if (placed_.node == n) placed_.result = it->second;
+      return it->second;
+    }
+    const std::string_view monoid = n->arg.at(0).as_str();
+    Closed c = close(n, scope, placed_.node != n);
+    std::vector<UOp> bodies;
+    int64_t lanes = c.lane ? range_size(c.lane.node()) : 1;
+    for_each_copy(c.copied, [&](std::span<const int64_t> at) {
+      Scope copy;
+      copy.values = c.scope.values;
+      for (size_t i = 0; i < at.size(); ++i) copy.values[c.copied[i].node()] = idx(at[i]);
+      bodies.push_back(expand(UOp(n->src()[0]), copy));
+      lanes = std::max(lanes, n_lanes(bodies.back()));
+    });
+    UOp start = spread(constant_of(monoid_identity(monoid, n->dtype)), lanes);
+    if (placed_.node == n) {
+      // Between two iterations of the outer loops the sum so far is in the output. There a false gate reads 0, which
+      // is where a sum starts.
+      WHIT_CHECK(monoid == "add", "[lower] a placed accumulator of {}", monoid);
+      const UOp at = placed_.place;
+      UOp gate = make_folded(Op::Xor, DType::Bool,
+                             std::vector<UOp>{expand(placed_.is_first, scope), const_bool(true)}, {});
+      if (at.n_src() == 3) gate = gate & at.src(2);
+      int64_t n_contiguous = 1;
+      const UOp from = contiguous(index(at.src(0), at.src(1), gate), n_contiguous);
+      start = UOp::make(Op::Load, n->dtype, {from}, n_contiguous > 1 ? Arg(n_contiguous) : Arg());
+    }
+    UOp result;
+    if (c.loops.empty()) {
+      result = start;
+      for (const UOp& x : bodies) result = combine(monoid, result, x);
+      result = spread(result, lanes);
+    } else {
+      const int64_t arg[] = {next_reg_++, lanes};
+      const UOp reg = UOp::make(Op::Reg, n->dtype, {}, std::span<const int64_t>(arg));
+      const UOp init = whit::store(reg, start);
+      tree_.pinned[init.node()] = c.home->id;
+      UOp acc = UOp::make(Op::Load, n->dtype, {UOp::make(Op::After, n->dtype, {reg, init})});
+      tree_.pinned[acc.node()] = c.inner->id;
+      for (const UOp& x : bodies) acc = combine(monoid, acc, x);
+      const UOp update = whit::store(reg, acc);
+      tree_.pinned[update.node()] = c.inner->id;
+      const UOp done = whit::end(update, c.loops);
+      tree_.pinned[done.node()] = c.home->id;
+      result = UOp::make(Op::Load, n->dtype, {UOp::make(Op::After, n->dtype, {reg, done})});
+    }
+    if (c.lane) result = UOp::make(Op::Fold, n->dtype, {result}, Arg(monoid));
+    if (placed_.node == n) placed_.result = result;
+    folded_.emplace(std::move(key), result);
+    return result;
+  }
+
+  UOp combine(std::string_view monoid, const UOp& acc, const UOp& x) const {
+    const bool wide = x.dtype() == DType::Float32 || x.dtype() == DType::Float64;
+    if (monoid == "add" && wide && target_.has_fma && x.op() == Op::Mul)
+      return UOp::make(Op::MulAcc, x.dtype(), {x.src(0), x.src(1), acc});
+    return UOp::make(combine_op(monoid), x.dtype(), {acc, x});
+  }
+
+  UOp stage(const Node* n, Scope& scope) {
+    auto key = key_of(n, scope);
+    if (const auto it = folded_.find(key); it != folded_.end()) return it->second;
+    Closed c = close(n, scope, false);
+    UOp flat = idx(0);
+    int64_t n_elems = 1;
+    for (size_t i = 1; i < n->n_src; ++i) {
+      const UOp r(n->src()[i]);
+      flat = flat * range_size(r.node()) + r;
+      n_elems *= range_size(r.node());
+    }
+    const int64_t arg[] = {next_scratch_++, n_elems};
+    const UOp scratch = UOp::make(Op::Scratch, n->dtype, {}, std::span<const int64_t>(arg));
+    tree_.scratch_bytes += (n_elems * n_bytes(n->dtype) + 63) / 64 * 64;
+    std::vector<UOp> deps{scratch};
+    for_each_copy(c.copied, [&](std::span<const int64_t> at) {
+      Scope copy;
+      copy.values = c.scope.values;
+      for (size_t i = 0; i < at.size(); ++i) copy.values[c.copied[i].node()] = idx(at[i]);
+      int64_t lanes = 1;
+      const UOp where_to = expand(UOp::make(Op::Index, n->dtype, {scratch, flat}), copy);
+      const UOp to = contiguous(where_to, lanes);
+      lanes = std::max(lanes, n_lanes(to.src(1)));
+      const UOp value = spread(expand(UOp(n->src()[0]), copy), lanes);
+      WHIT_CHECK(n_lanes(value) == lanes, "[lower] a STAGE depends on lanes of its nest");
+      const UOp s = whit::store(to, value);
+      tree_.pinned[s.node()] = c.inner->id;
+      const UOp done = whit::end(s, c.loops);
+      tree_.pinned[done.node()] = c.home->id;
+      deps.push_back(done);
+    });
+    const UOp result = UOp::make(Op::After, n->dtype, deps);
+    folded_.emplace(std::move(key), result);
+    return result;
+  }
+
+  const Target& target_;
+  LoopTree& tree_;
+  std::unordered_map<const Node*, int> level_;
+  Scope outer_;  // no range stands for anything else
+  std::map<std::vector<const Node*>, UOp> folded_;
+  std::map<std::vector<int64_t>, std::vector<UOp>> groups_;
+  Block* floor_ = nullptr;  // holds what depends on no range
+  Placed placed_;
+  int64_t placed_limit_ = -1;
+  Block* placed_home_ = nullptr;
+  int64_t next_range_ = 0, next_reg_ = 0, next_scratch_ = 0;
+};
+
+// ENDs that share a range are one nest, and so are all that have none.
+std::vector<std::vector<UOp>> nests_of(const UOp& kernel) {
+  std::vector<std::vector<UOp>> nests;
+  std::unordered_map<const Node*, size_t> nest_of;
+  size_t scalar_nest = SIZE_MAX;
+  for (const UOp& e : kernel.srcs()) {
+    WHIT_CHECK(e.op() == Op::End && e.src(0).op() == Op::Store, "[lower] a kernel of {}", name(e.op()));
+    size_t at = e.n_src() == 1 ? scalar_nest : SIZE_MAX;
+    for (size_t i = 1; i < e.n_src(); ++i)
+      if (const auto it = nest_of.find(e.src(i).node()); it != nest_of.end()) at = it->second;
+    if (at == SIZE_MAX) {
+      at = nests.size();
+      nests.emplace_back();
+    }
+    if (e.n_src() == 1) scalar_nest = at;
+    for (size_t i = 1; i < e.n_src(); ++i) nest_of.emplace(e.src(i).node(), at);
+    nests[at].push_back(e);
+  }
+  return nests;
+}
+
+}  // namespace
+
+Block* LoopTree::open(Block* parent, const UOp& range) {
+  const auto it = block_of_range.find(range.node());
+  if (it != block_of_range.end()) {
+    Block* known = blocks[it->second].get();
+    WHIT_CHECK(known->parent == parent, "[lower] range {} is opened in two loops", range_id(range.node()));
+    return known;
+  }
+  auto block = std::make_unique<Block>();
+  block->range = range;
+  block->parent = parent;
+  block->depth = parent ? parent->depth + 1 : 0;
+  block->id = static_cast<int>(blocks.size());
+  if (range) block_of_range[range.node()] = block->id;
+  blocks.push_back(std::move(block));
+  return blocks.back().get();
+}
+
+LoopTree expand(const UOp& kernel, const Target& target) {
+  LoopTree tree;
+  tree.blocks.push_back(std::make_unique<Block>());
+  Expander expander(kernel, target, tree);
+  for (const std::vector<UOp>& nest : nests_of(kernel)) expander.nest(nest);
+  return tree;
+}
+
+}  // namespace whit::codegen

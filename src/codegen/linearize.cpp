@@ -1,0 +1,232 @@
+// Loop tree and expression graph -> LINEAR.
+//
+// How it works. Every node gets a block: where it is pinned, else the deepest block of its sources. A block then holds
+// items: its own nodes, and the loops directly inside it. An edge between two nodes is an edge between the two items
+// that hold them in the block where their paths meet; each block is sorted by these edges, and the list is written by
+// a walk over the tree. Stores of outputs, and loops that hold some, come as late as they can: a kernel that
+// updates a buffer in place has read an element before it writes it.
+//
+// Requirements: the order is a function of the graph alone (first by edges, then by the order in which a walk from the
+// stores meets the nodes); time linear in nodes times depth of loops.
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "codegen/loops.h"
+
+namespace whit::codegen {
+namespace {
+
+bool is_leaf(const Node* n) {
+  return n->op == Op::Const || n->op == Op::Param || n->op == Op::Variable || n->op == Op::Reg ||
+         n->op == Op::Scratch || n->op == Op::Lanes;
+}
+
+class Linearizer {
+ public:
+  Linearizer(const LoopTree& tree, std::vector<std::string>& names, int64_t& extent)
+      : tree_(tree), names_(names), extent_(extent) {}
+
+  UOp run() {
+    order_ = toposort(tree_.stores);
+    const int n_nodes = static_cast<int>(order_.size()), n_blocks = static_cast<int>(tree_.blocks.size());
+    number_.reserve(order_.size());
+    for (int i = 0; i < n_nodes; ++i) number_[order_[i]] = i;
+    block_.assign(order_.size(), nullptr);
+    for (int i = 0; i < n_nodes; ++i) block_[i] = find_block(order_[i]);
+
+    // Items are numbered: nodes first, then blocks.
+    deps_.resize(order_.size() + n_blocks);
+    items_.resize(n_blocks);
+    first_seen_.assign(n_blocks, std::numeric_limits<int>::max());
+    late_.assign(order_.size() + n_blocks, false);
+    for (int i = 0; i < n_nodes; ++i) place(i);
+    for (const UOp& s : tree_.stores) {
+      late_[number_.at(s.node())] = true;
+      for (const Block* b = block_[number_.at(s.node())]; b->parent; b = b->parent) late_[n_nodes + b->id] = true;
+    }
+    for (int b = 0; b < n_blocks; ++b)
+      std::stable_sort(items_[b].begin(), items_[b].end(), [&](int x, int y) { return seen(x) < seen(y); });
+
+    leaves();
+    state_.assign(order_.size() + n_blocks, kNew);
+    write(tree_.root());
+    return UOp::make(Op::Linear, DType::Void, list_);
+  }
+
+ private:
+  Block* find_block(const Node* n) const {
+    if (n->op == Op::Range) {
+      const auto it = tree_.block_of_range.find(n);
+      WHIT_CHECK(it != tree_.block_of_range.end(), "[lower] range {} is used outside of its loop", range_id(n));
+      return tree_.blocks[it->second].get();
+    }
+    if (const auto it = tree_.pinned.find(n); it != tree_.pinned.end()) return tree_.blocks[it->second].get();
+    Block* block = tree_.root();
+    for (const Node* s : n->src()) block = tree_.deeper(block, block_[number_.at(s)]);
+    return block;
+  }
+
+  int seen(int item) const {
+    const int n_nodes = static_cast<int>(order_.size());
+    return item < n_nodes ? item : first_seen_[item - n_nodes];
+  }
+
+  void place(int i) {
+    const int n_nodes = static_cast<int>(order_.size());
+    const Node* n = order_[i];
+    if (is_leaf(n)) return;
+    if (n->op != Op::Range) items_[block_[i]->id].push_back(i);
+    for (const Block* b = block_[i]; b->parent; b = b->parent) {
+      if (first_seen_[b->id] != std::numeric_limits<int>::max()) break;
+      first_seen_[b->id] = i;
+      items_[b->parent->id].push_back(n_nodes + b->id);
+    }
+    for (const Node* s : n->src()) {
+      if (is_leaf(s) || s->op == Op::Range) continue;
+      const int j = number_.at(s);
+      int from = j, to = i;
+      const Block *a = block_[j], *b = block_[i];
+      while (a != b) {
+        if (a->depth >= b->depth) {
+          from = n_nodes + a->id;
+          a = a->parent;
+        } else {
+          to = n_nodes + b->id;
+          b = b->parent;
+        }
+      }
+      if (from != to) deps_[to].push_back(from);
+    }
+  }
+
+  // ---- writing
+  void leaves() {
+    int64_t n_variables = 0;
+    std::map<std::string, UOp> variables;
+    for (const Op op : {Op::Param, Op::Variable, Op::Const, Op::Lanes, Op::Reg, Op::Scratch})
+      for (const Node* n : order_)
+        if (n->op == op) {
+          if (op == Op::Variable) variables.emplace(n->arg.at(0).as_str(), UOp(n));
+          emit(n, UOp::make(op, number_type(n->dtype), {}, n->arg));
+        }
+    for (const auto& [text, v] : variables) {
+      names_.push_back(text);
+      ++n_variables;
+    }
+  }
+
+  // Items of a block in order: what is early first, dependencies before their users.
+  std::vector<int> sorted(const Block* block) {
+    std::vector<int> out;
+    std::vector<std::pair<int, size_t>> stack;
+    for (const bool late : {false, true})
+      for (const int root : items_[block->id]) {
+        if (late_[root] != late) continue;
+        stack.emplace_back(root, 0);
+        while (!stack.empty()) {
+          auto& [item, next] = stack.back();
+          if (next == 0 && state_[item] != kNew) {
+            stack.pop_back();
+            continue;
+          }
+          state_[item] = kOpen;
+          if (next < deps_[item].size()) {
+            const int d = deps_[item][next++];
+            WHIT_CHECK(state_[d] != kOpen, "[lower] loops of a kernel depend on each other");
+            if (state_[d] == kNew) stack.emplace_back(d, 0);
+          } else {
+            out.push_back(item);
+            state_[item] = kDone;
+            stack.pop_back();
+          }
+        }
+      }
+    return out;
+  }
+
+  void write(const Block* block) {
+    const int n_nodes = static_cast<int>(order_.size());
+    UOp open;
+    if (block->range) {
+      const Node* r = block->range.node();
+      const int64_t arg[] = {next_range_++, static_cast<int64_t>(axis_type(r)), range_size(r)};
+      open = UOp::make(Op::Range, DType::Int64, {}, std::span<const int64_t>(arg));
+      if (axis_type(r) == AxisType::Global) extent_ += range_size(r);
+      out_[r] = open;
+      list_.push_back(open);
+    }
+    for (const int item : sorted(block)) {
+      if (item >= n_nodes)
+        write(tree_.blocks[item - n_nodes].get());
+      else
+        instruction(order_[item]);
+    }
+    if (open) list_.push_back(UOp::make(Op::EndRange, DType::Void, {open}));
+  }
+
+  static DType number_type(DType dt) { return dt == DType::WeakInt ? DType::Int64 : dt; }
+
+  void emit(const Node* n, const UOp& u) {
+    list_.push_back(u);
+    out_[n] = u;
+  }
+  UOp add(Op op, DType dt, std::initializer_list<UOp> src) {
+    list_.push_back(UOp::make(op, dt, src));
+    return list_.back();
+  }
+  UOp number(int64_t v) {
+    const UOp c = constant(DType::Int64, v);
+    list_.push_back(c);
+    return c;
+  }
+
+  void instruction(const Node* n) {
+    if (n->op == Op::End) return;
+    std::vector<UOp> src;
+    for (const Node* s : n->src()) {
+      if (n->op == Op::After && s != n->src()[0]) break;
+      src.push_back(out_.at(s));
+    }
+    if (n->op == Op::After) {
+      out_[n] = src[0];
+      return;
+    }
+    const DType dt = number_type(n->dtype);
+    if ((n->op == Op::FloorDiv || n->op == Op::FloorMod) && dt == DType::Int64 && n->src()[1]->op == Op::Const &&
+        n->src()[1]->vmin > 0) {
+      const bool mod = n->op == Op::FloorMod;
+      if (n->src()[0]->vmin >= 0) return emit(n, UOp::make(mod ? Op::Cmod : Op::Cdiv, dt, src));
+      // The remainder of a negative number is one divisor too small, the quotient one too large.
+      const UOp rest = add(Op::Cmod, dt, {src[0], src[1]});
+      const UOp negative = add(Op::CmpLt, DType::Bool, {rest, number(0)});
+      const UOp q = mod ? rest : add(Op::Cdiv, dt, {src[0], src[1]});
+      const UOp fixed = mod ? add(Op::Add, dt, {q, src[1]}) : add(Op::Sub, dt, {q, number(1)});
+      return emit(n, UOp::make(Op::Where, dt, {negative, fixed, q}));
+    }
+    emit(n, UOp::make(n->op, dt, src, n->arg));
+  }
+
+  const LoopTree& tree_;
+  std::vector<std::string>& names_;
+  int64_t& extent_;
+  NodeList order_;
+  std::unordered_map<const Node*, int> number_;
+  std::vector<Block*> block_;
+  std::vector<std::vector<int>> deps_, items_;
+  std::vector<int> first_seen_;
+  std::vector<bool> late_;
+  enum : uint8_t { kNew, kOpen, kDone };
+  std::vector<uint8_t> state_;
+  std::unordered_map<const Node*, UOp> out_;
+  std::vector<UOp> list_;
+  int64_t next_range_ = 0;
+};
+
+}  // namespace
+
+UOp linearize(const LoopTree& tree, std::vector<std::string>& names, int64_t& extent) {
+  return Linearizer(tree, names, extent).run();
+}
+
+}  // namespace whit::codegen

@@ -1,0 +1,60 @@
+#include "codegen/lower.h"
+
+#include <algorithm>
+
+#include "base/flags.h"
+#include "codegen/loops.h"
+#include "codegen/optimize.h"
+
+namespace whit {
+namespace {
+
+// "r_512_32" for a kernel that reduces, "e_4096" for an elementwise one: the sizes of the first nest's loops.
+std::string kernel_name(const UOp& sink) {
+  bool reduces = false;
+  for (const Node* n : toposort(sink)) reduces |= n->op == Op::Reduce;
+  std::string name = reduces ? "r" : "e";
+  std::vector<const Node*> ranges;
+  for (const Node* n : toposort(sink.src(0)))
+    if (n->op == Op::Range && range_size(n) > 1) ranges.push_back(n);
+  std::sort(ranges.begin(), ranges.end(), [](const Node* a, const Node* b) { return range_id(a) < range_id(b); });
+  for (size_t i = 0; i < ranges.size() && i < 8; ++i) name += fmt::format("_{}", range_size(ranges[i]));
+  if (sink.n_src() > 1) name += fmt::format("_n{}", sink.n_src());
+  return name;
+}
+
+}  // namespace
+
+Arg ProgramInfo::to_arg() const {
+  std::vector<Arg> a{Arg(name), extent, scratch_bytes, min_part};
+  for (const std::string& v : variables) a.emplace_back(v);
+  return Arg(std::span<const Arg>(a));
+}
+
+ProgramInfo ProgramInfo::of(const UOp& program) {
+  WHIT_CHECK(program.op() == Op::Program, "program info of a {}", whit::name(program.op()));
+  const Arg& a = program.arg();
+  ProgramInfo p;
+  p.name = a.at(0).as_str();
+  p.extent = a.int_at(1);
+  p.scratch_bytes = a.int_at(2);
+  p.min_part = a.int_at(3);
+  for (size_t i = 4; i < a.as_list().size(); ++i) p.variables.emplace_back(a.at(i).as_str());
+  return p;
+}
+
+UOp lower_optimized(const UOp& sink, const Target& target) {
+  ProgramInfo p;
+  p.name = kernel_name(sink);
+  p.extent = 0;
+  const codegen::LoopTree tree = codegen::expand(sink, target);
+  p.scratch_bytes = tree.scratch_bytes;
+  const UOp list = codegen::linearize(tree, p.variables, p.extent);
+  return UOp::make(Op::Program, DType::Void, {sink, list}, p.to_arg());
+}
+
+UOp lower_kernel(const UOp& sink, const Target& target) {
+  return lower_optimized(flag::NOOPT() ? sink : codegen::optimize(sink, target), target);
+}
+
+}  // namespace whit

@@ -1,0 +1,11 @@
+// Kernel graph -> optimised kernel graph: what loops a kernel has and what each of them is.
+#pragma once
+#include "ir/target.h"
+#include "ir/uop.h"
+
+namespace whit::codegen {
+
+/// The kernel with split, typed and ordered ranges, as the heuristics like it.
+UOp optimize(const UOp& sink, const Target& target);
+
+}  // namespace whit::codegen
