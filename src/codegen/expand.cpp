@@ -379,8 +379,8 @@ class Expander {
       // is where a sum starts.
       WHIT_CHECK(monoid == "add", "[lower] a placed accumulator of {}", monoid);
       const UOp at = placed_.place;
-      UOp gate = make_folded(Op::Xor, DType::Bool,
-                             std::vector<UOp>{expand(placed_.is_first, scope), const_bool(true)}, {});
+      UOp gate =
+          make_folded(Op::Xor, DType::Bool, std::vector<UOp>{expand(placed_.is_first, scope), const_bool(true)}, {});
       if (at.n_src() == 3) gate = gate & at.src(2);
       int64_t n_contiguous = 1;
       const UOp from = contiguous(index(at.src(0), at.src(1), gate), n_contiguous);

@@ -22,7 +22,7 @@ struct Block {
 ///   LOAD(AFTER(REG, STORE(REG, identity)))       the accumulator inside its loop
 ///   LOAD(AFTER(REG, END(STORE(REG, x), r...)))   the result, and AFTER(SCRATCH, END(STORE, r...)) a filled tile
 struct LoopTree {
-  std::vector<std::unique_ptr<Block>> blocks;   ///< [0] is the kernel
+  std::vector<std::unique_ptr<Block>> blocks;  ///< [0] is the kernel
   std::unordered_map<const Node*, int> block_of_range;
   std::unordered_map<const Node*, int> pinned;  ///< nodes that stand in a block whatever their sources say
   std::vector<UOp> stores;                      ///< of outputs, in order
