@@ -1,0 +1,73 @@
+// Index arithmetic on weakint. Most of the work is in rules/linear.cpp.
+#include <numeric>
+
+#include "ir/build.h"
+#include "rules/linear.h"
+#include "rules/rules.h"
+
+namespace whit {
+namespace {
+
+using namespace whit::pat;
+
+bool not_negative(const Node* a) { return a->vmin >= 0; }
+bool positive(const Node* a) { return a->vmin > 0; }
+
+constexpr Rule kIndexRules[] = {
+    rule("div-self", floor_div(i, i), 1, [](const Match& at) { return positive(at.raw(i)); }),
+    rule("mod-self", floor_mod(i, i), 0),
+    rule("div-of-product", floor_div(comm(i* j), j), i, [](const Match& at) { return positive(at.raw(j)); }),
+    rule("mod-of-product", floor_mod(comm(i* j), j), 0, [](const Match& at) { return positive(at.raw(j)); }),
+    rule("div-below", floor_div(i, j), 0,
+         [](const Match& at) { return not_negative(at.raw(i)) && at.raw(i)->vmax < at.raw(j)->vmin; }),
+    rule("mod-below", floor_mod(i, j), i,
+         [](const Match& at) { return not_negative(at.raw(i)) && at.raw(i)->vmax < at.raw(j)->vmin; }),
+    rule("trunc-div-positive", trunc_div(i, j), floor_div(i, j),
+         [](const Match& at) { return not_negative(at.raw(i)) && positive(at.raw(j)); }),
+    rule("trunc-mod-positive", trunc_mod(i, j), floor_mod(i, j),
+         [](const Match& at) { return not_negative(at.raw(i)) && positive(at.raw(j)); }),
+    rule_fn("sum", op({Op::Add, Op::Sub}, i, j).of(kIndex),
+            [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }),
+    rule_fn("negated", -i, [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }),
+    rule_fn("product", i* c0, [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }),
+    rule_fn("div", floor_div(i, c0), [](const Match& at, RuleCtx&) { return linear_div(at[i], at[c0]); })
+        .grows("a quotient is split off a sum, so that it can join others"),
+    rule_fn("mod", floor_mod(i, c0), [](const Match& at, RuleCtx&) { return linear_mod(at[i], at[c0]); }),
+    rule_fn("compare", op({Op::CmpLt, Op::CmpEq, Op::CmpNe}, i, j),
+            [](const Match& at, RuleCtx&) { return linear_compare(at.root->op, at[i], at[j]); }),
+    rule_fn("max-min-apart", op({Op::Max, Op::Min}, i, j),
+            [](const Match& at, RuleCtx&) -> UOp {
+              Linear d = linear_of(at[i]);
+              d.add(linear_of(at[j]), -1);
+              const auto range_of_d = d.ok ? d.bounds() : std::nullopt;
+              if (!range_of_d || (range_of_d->lo < 0 && range_of_d->hi > 0)) return {};
+              return (range_of_d->lo >= 0) == (at.root->op == Op::Max) ? at[i] : at[j];
+            }),
+};
+
+}  // namespace
+
+const RuleSet& rules::index() {
+  static const RuleSet set("index", kIndexRules);
+  return set;
+}
+
+std::optional<int64_t> as_const(const UOp& a) {
+  if (!a.is_const() || a.arg().is_invalid() || is_float(a.dtype())) return {};
+  return const_int(a);
+}
+
+UOp divides(const UOp& expr, int64_t c) {
+  if (c <= 0) return {};
+  const Linear l = linear_of(expr);
+  if (!l.ok || l.constant % c != 0) return {};
+  Linear out;
+  for (const auto& t : l.terms) {
+    if (t.factor % c != 0) return {};
+    out.add(t.node, t.factor / c);
+  }
+  out.constant = l.constant / c;
+  return out.to_uop();
+}
+
+}  // namespace whit

@@ -1,0 +1,527 @@
+#include "rules/linear.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace whit {
+namespace {
+
+int64_t floor_quotient(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+int64_t floor_remainder(int64_t a, int64_t b) {
+  const int64_t t = a % b;
+  return t != 0 && (t < 0) != (b < 0) ? t + b : t;
+}
+int64_t ceil_quotient(int64_t a, int64_t b) { return -floor_quotient(-a, b); }
+
+bool is_int_const(const UOp& u) { return u.is_const() && !u.arg().is_invalid(); }
+bool is_finite(const UOp& u) { return u.vmin() != INT64_MIN && u.vmax() != INT64_MAX; }
+
+// RANGEs by id, VARIABLEs by name, then everything else; ties by key.
+bool comes_before(const UOp& a, const UOp& b) {
+  auto rank = [](const UOp& u) { return u.op() == Op::Range ? 0 : u.op() == Op::Variable ? 1 : 2; };
+  if (rank(a) != rank(b)) return rank(a) < rank(b);
+  if (a.op() == Op::Range && range_id(a.node()) != range_id(b.node())) return range_id(a.node()) < range_id(b.node());
+  if (a.op() == Op::Variable && a.arg().at(0).as_str() != b.arg().at(0).as_str())
+    return a.arg().at(0).as_str() < b.arg().at(0).as_str();
+  return a.key() < b.key();
+}
+
+// The quotient of all values between the bounds, when it is one.
+std::optional<int64_t> one_period(const Linear& l, int64_t c) {
+  const auto b = l.bounds();
+  if (!b) return {};
+  const int64_t q = floor_quotient(b->lo, c);
+  if (q != floor_quotient(b->hi, c)) return {};
+  return q;
+}
+
+Linear scaled_down(const Linear& l, int64_t d) {
+  Linear out;
+  for (const auto& t : l.terms) out.terms.push_back({t.node, t.factor / d});
+  out.constant = floor_quotient(l.constant, d);
+  return out;
+}
+
+int64_t gcd_of(const Linear& l, int64_t c) {
+  for (const auto& t : l.terms) c = std::gcd(c, t.factor);
+  return c;
+}
+
+// Splits l into d * divisible + rest; the constant goes to rest.
+void split(const Linear& l, int64_t d, Linear* divisible, Linear* rest) {
+  for (const auto& t : l.terms) {
+    if (t.factor % d == 0)
+      divisible->terms.push_back({t.node, t.factor / d});
+    else
+      rest->terms.push_back(t);
+  }
+  rest->constant = l.constant;
+}
+
+// Factors taken modulo c, all to [0, c) or each to the nearest of zero, so that the sum stays within one period. On
+// success `rest` is the sum minus c * `moved`, and the returned quotient is that of `rest`.
+std::optional<int64_t> congruent(const Linear& l, int64_t c, Linear* rest, Linear* moved) {
+  for (int nearest = 0; nearest < 3; ++nearest) {
+    Linear r, q;
+    r.constant = l.constant;
+    for (const auto& t : l.terms) {
+      int64_t factor = floor_remainder(t.factor, c);
+      if (factor != 0 && (nearest == 1 ? factor > c / 2 : nearest == 2 ? factor >= c - factor : false)) factor -= c;
+      if (factor != 0) r.add(t.node, factor);
+      if (factor != t.factor) q.add(t.node, (t.factor - factor) / c);
+    }
+    if (!r.ok || !q.ok) continue;
+    if (const auto period = one_period(r, c)) {
+      *rest = r;
+      *moved = q;
+      return period;
+    }
+  }
+  return {};
+}
+
+// Divisors of c, greatest first, that a factor of l suggests.
+SmallVec<int64_t, 8> suggested_divisors(const Linear& l, int64_t c) {
+  SmallVec<int64_t, 8> out;
+  for (const auto& t : l.terms) {
+    const int64_t d = std::gcd(t.factor, c);
+    if (d > 1 && d < c && std::find(out.begin(), out.end(), d) == out.end()) out.push_back(d);
+  }
+  std::sort(out.begin(), out.end(), std::greater<>());
+  return out;
+}
+
+UOp finished(const Linear& l) { return l.ok ? l.to_uop() : UOp(); }
+
+bool negate(const UOp& x, UOp* out) {
+  Linear l;
+  l.add(linear_of(x), -1);
+  *out = finished(l);
+  return static_cast<bool>(*out);
+}
+
+// Does l contain part * factor? The constant of `part` is not asked for.
+bool contains(const Linear& l, const Linear& part, int64_t factor) {
+  if (!part.ok || part.terms.empty()) return false;
+  for (const auto& t : part.terms) {
+    int64_t want;
+    if (__builtin_mul_overflow(t.factor, factor, &want)) return false;
+    bool found = false;
+    for (const auto& have : l.terms) found |= have.node == t.node && have.factor == want;
+    if (!found) return false;
+  }
+  return true;
+}
+
+bool has_const_divisor(const UOp& u, Op op) {
+  return u.op() == op && is_int_const(u.src(1)) && const_int(u.src(1)) > 1;
+}
+
+// One step of putting quotients and remainders together again. True when l changed.
+bool recombine(Linear& l) {
+  bool has_mod = false;
+  for (const auto& t : l.terms) has_mod |= t.node.op() == Op::FloorMod;
+  if (!has_mod || l.terms.size() < 2) return false;
+  for (const auto& t : l.terms) {
+    const UOp node = t.node;
+    const int64_t factor = t.factor;
+    if (has_const_divisor(node, Op::FloorDiv)) {
+      // (x // c) * c + x % c is x
+      const int64_t c = const_int(node.src(1));
+      if (factor % c != 0) continue;
+      const UOp x = node.src(0), rem = linear_mod(x, c);
+      if (!rem) continue;
+      const Linear part = linear_of(rem);
+      if (!contains(l, part, factor / c)) continue;
+      l.add(node, -factor);
+      l.add(part, -(factor / c));
+      l.add(linear_of(x), factor / c);
+      return true;
+    }
+    if (!has_const_divisor(node, Op::FloorMod)) continue;
+    const int64_t d = const_int(node.src(1));
+    const UOp x = node.src(0);
+    // (x // d) * d + x % d is x, when the quotient has become something else (x is y // c, so x // d is y // (c*d))
+    int64_t whole;
+    if (__builtin_mul_overflow(factor, d, &whole)) continue;
+    if (const UOp quotient = linear_div(x, d)) {
+      const Linear part = linear_of(quotient);
+      if (contains(l, part, whole)) {
+        l.add(node, -factor);
+        l.add(part, -whole);
+        l.add(linear_of(x), factor);
+        return true;
+      }
+    }
+    // ((y // c) % d) * c + y % c is y % (c*d)
+    if (has_const_divisor(x, Op::FloorDiv)) {
+      const int64_t c = const_int(x.src(1));
+      int64_t both;
+      if (factor % c != 0 || __builtin_mul_overflow(c, d, &both)) continue;
+      const UOp y = x.src(0), rem = linear_mod(y, c);
+      if (!rem) continue;
+      const Linear part = linear_of(rem);
+      if (!contains(l, part, factor / c)) continue;
+      const UOp joined = linear_mod(y, both);
+      if (!joined) continue;
+      l.add(node, -factor);
+      l.add(part, -(factor / c));
+      l.add(linear_of(joined), factor / c);
+      return true;
+    }
+  }
+  return false;
+}
+
+// The comparison of the sum d with 0, with positive terms left and negative ones right.
+UOp compare_with_zero(Op op, const Linear& d) {
+  Linear left, right;
+  for (const auto& t : d.terms) {
+    if (t.factor == INT64_MIN) return {};
+    if (t.factor > 0)
+      left.terms.push_back(t);
+    else
+      right.terms.push_back({t.node, -t.factor});
+  }
+  if (d.constant == INT64_MIN) return {};
+  if (right.terms.empty() || !left.terms.empty()) {
+    right.constant = -d.constant;
+  } else if (op == Op::CmpLt) {
+    left.constant = d.constant;
+  } else {  // equality: constants right
+    left.terms = right.terms;
+    right.terms.clear();
+    right.constant = d.constant;
+  }
+  return alu(op, {left.to_uop(), right.to_uop()});
+}
+
+}  // namespace
+
+void Linear::add_constant(int64_t value) { ok &= !__builtin_add_overflow(constant, value, &constant); }
+
+void Linear::add(const UOp& node, int64_t factor) {
+  if (factor == 0) return;
+  for (Term& t : terms) {
+    if (!(t.node == node)) continue;
+    ok &= !__builtin_add_overflow(t.factor, factor, &t.factor);
+    if (t.factor == 0) terms.erase(&t);
+    return;
+  }
+  if (terms.size() >= kMaxTerms) {
+    ok = false;
+    return;
+  }
+  terms.push_back({node, factor});
+}
+
+void Linear::add(const Linear& other, int64_t factor) {
+  ok &= other.ok;
+  for (const Term& t : other.terms) {
+    int64_t f;
+    if (__builtin_mul_overflow(t.factor, factor, &f)) {
+      ok = false;
+      return;
+    }
+    add(t.node, f);
+  }
+  int64_t c;
+  ok &= !__builtin_mul_overflow(other.constant, factor, &c);
+  if (ok) add_constant(c);
+}
+
+std::optional<Linear::Bounds> Linear::bounds() const {
+  __int128 lo = constant, hi = constant;
+  for (const Term& t : terms) {
+    if (!is_finite(t.node)) return {};
+    const __int128 a = static_cast<__int128>(t.node.vmin()) * t.factor,
+                   b = static_cast<__int128>(t.node.vmax()) * t.factor;
+    lo += std::min(a, b);
+    hi += std::max(a, b);
+  }
+  // Kept away from the ends, which stand for "unbounded".
+  if (lo <= INT64_MIN / 2 || hi >= INT64_MAX / 2) return {};
+  return Bounds{static_cast<int64_t>(lo), static_cast<int64_t>(hi)};
+}
+
+UOp Linear::to_uop() const {
+  SmallVec<Term, 8> order(terms);
+  std::sort(order.begin(), order.end(), [](const Term& a, const Term& b) { return comes_before(a.node, b.node); });
+  UOp sum;
+  for (const Term& t : order) {
+    UOp product = t.factor == 1 ? t.node : t.node * t.factor;
+    sum = sum ? sum + product : std::move(product);
+  }
+  if (!sum) return idx(constant);
+  return constant == 0 ? sum : sum + constant;
+}
+
+Linear linear_of(const UOp& u) {
+  Linear out;
+  SmallVec<Linear::Term, 16> work{{u, 1}};
+  while (!work.empty() && out.ok) {
+    const Linear::Term t = work.back();
+    work.pop_back();
+    const UOp& a = t.node;
+    int64_t f;
+    switch (a.op()) {
+      case Op::Add:
+        work.push_back({a.src(1), t.factor});
+        work.push_back({a.src(0), t.factor});
+        break;
+      case Op::Sub:
+        if (t.factor == INT64_MIN) {
+          out.ok = false;
+          break;
+        }
+        work.push_back({a.src(1), -t.factor});
+        work.push_back({a.src(0), t.factor});
+        break;
+      case Op::Neg:
+        if (t.factor == INT64_MIN)
+          out.ok = false;
+        else
+          work.push_back({a.src(0), -t.factor});
+        break;
+      case Op::Mul: {
+        const size_t c = is_int_const(a.src(1)) ? 1 : 0;
+        if (!is_int_const(a.src(c))) {
+          out.add(a, t.factor);
+        } else if (__builtin_mul_overflow(t.factor, const_int(a.src(c)), &f)) {
+          out.ok = false;
+        } else {
+          work.push_back({a.src(1 - c), f});
+        }
+        break;
+      }
+      case Op::Const:
+        if (a.arg().is_invalid())
+          out.add(a, t.factor);
+        else if (__builtin_mul_overflow(t.factor, const_int(a), &f))
+          out.ok = false;
+        else
+          out.add_constant(f);
+        break;
+      default:
+        out.add(a, t.factor);
+    }
+  }
+  return out;
+}
+
+UOp linear_sum(const UOp& u) {
+  Linear l = linear_of(u);
+  while (l.ok && recombine(l)) {
+  }
+  return finished(l);
+}
+
+UOp linear_div(const UOp& x, int64_t c) {
+  if (c == 0) return idx(0);
+  if (c == 1) return x;
+  if (c < 0) {
+    UOp minus;
+    if (c == INT64_MIN || !negate(x, &minus)) return {};
+    return linear_div(minus, -c);
+  }
+  if (is_finite(x) && floor_quotient(x.vmin(), c) == floor_quotient(x.vmax(), c))
+    return idx(floor_quotient(x.vmin(), c));
+  if (x.op() == Op::FloorDiv && is_int_const(x.src(1)) && const_int(x.src(1)) > 0) {
+    int64_t both;
+    if (__builtin_mul_overflow(const_int(x.src(1)), c, &both)) return {};
+    return linear_div(x.src(0), both);
+  }
+  if (x.op() == Op::FloorMod && is_int_const(x.src(1)) && const_int(x.src(1)) > 0 && const_int(x.src(1)) % c == 0) {
+    const UOp quotient = linear_div(x.src(0), c);
+    return quotient ? linear_mod(quotient, const_int(x.src(1)) / c) : UOp();
+  }
+  const Linear l = linear_of(x);
+  if (!l.ok) return {};
+  Linear quotient, rest;
+  split(l, c, &quotient, &rest);
+  quotient.constant = floor_quotient(rest.constant, c);
+  rest.constant = floor_remainder(rest.constant, c);
+  auto with = [&](const UOp& more) {
+    if (!more) return UOp();
+    quotient.add(linear_of(more), 1);
+    return finished(quotient);
+  };
+  if (const auto q = one_period(rest, c)) return with(idx(*q));
+  Linear moved, near;
+  if (const auto q = congruent(rest, c, &near, &moved)) {
+    quotient.add(moved, 1);
+    return with(idx(*q));
+  }
+  if (const int64_t g = gcd_of(rest, c); g > 1) {
+    const Linear smaller = scaled_down(rest, g);
+    return with(linear_div(smaller.to_uop(), c / g));
+  }
+  for (const int64_t d : suggested_divisors(rest, c)) {
+    Linear a, b;
+    split(rest, d, &a, &b);
+    const auto q = one_period(b, d);
+    if (!q) continue;
+    a.constant = *q;
+    return with(linear_div(a.to_uop(), c / d));
+  }
+  const UOp divided = alu(Op::FloorDiv, {rest.to_uop(), idx(c)});
+  quotient.add(divided, 1);
+  return finished(quotient);
+}
+
+UOp linear_mod(const UOp& x, int64_t c) {
+  if (c == 0) return x;
+  if (c == 1) return idx(0);
+  if (c < 0) {
+    UOp minus, out;
+    if (c == INT64_MIN || !negate(x, &minus) || !(minus = linear_mod(minus, -c)) || !negate(minus, &out)) return {};
+    return out;
+  }
+  Linear l = linear_of(x);
+  if (!l.ok) return {};
+  // Inner remainders whose multiples c divides say nothing that the outer one does not.
+  for (bool again = true; again;) {
+    again = false;
+    for (const auto& t : l.terms) {
+      if (!has_const_divisor(t.node, Op::FloorMod)) continue;
+      int64_t period;
+      if (__builtin_mul_overflow(t.factor, const_int(t.node.src(1)), &period) || period % c != 0) continue;
+      const Linear inner = linear_of(t.node.src(0));
+      const UOp node = t.node;
+      const int64_t factor = t.factor;
+      l.add(node, -factor);
+      l.add(inner, factor);
+      if (!l.ok) return {};
+      again = true;
+      break;
+    }
+  }
+  if (const auto q = one_period(l, c)) {
+    l.add_constant(-c * *q);
+    return finished(l);
+  }
+  Linear whole, rest;
+  split(l, c, &whole, &rest);
+  rest.constant = floor_remainder(rest.constant, c);
+  if (const auto q = one_period(rest, c)) {
+    rest.add_constant(-c * *q);
+    return finished(rest);
+  }
+  Linear moved, near;
+  if (const auto q = congruent(rest, c, &near, &moved)) {
+    near.add_constant(-c * *q);
+    return finished(near);
+  }
+  if (const int64_t g = gcd_of(rest, c); g > 1) {
+    const UOp inner = linear_mod(scaled_down(rest, g).to_uop(), c / g);
+    if (!inner) return {};
+    Linear out;
+    out.add(linear_of(inner), g);
+    out.add_constant(floor_remainder(rest.constant, g));
+    return finished(out);
+  }
+  for (const int64_t d : suggested_divisors(rest, c)) {
+    Linear a, b;
+    split(rest, d, &a, &b);
+    const auto q = one_period(b, d);
+    if (!q) continue;
+    a.constant = *q;
+    const UOp inner = linear_mod(a.to_uop(), c / d);
+    if (!inner) return {};
+    b.add(linear_of(inner), d);
+    b.add_constant(-d * *q);
+    return finished(b);
+  }
+  return alu(Op::FloorMod, {rest.to_uop(), idx(c)});
+}
+
+UOp linear_compare(Op op, const UOp& a, const UOp& b) {
+  Linear d = linear_of(a);
+  d.add(linear_of(b), -1);
+  if (!d.ok || d.constant == INT64_MIN) return {};
+  if (const auto r = d.bounds()) {
+    if (op == Op::CmpLt && r->hi < 0) return const_bool(true);
+    if (op == Op::CmpLt && r->lo >= 0) return const_bool(false);
+    if (op != Op::CmpLt && (r->hi < 0 || r->lo > 0)) return const_bool(op == Op::CmpNe);
+  }
+  if (d.terms.empty()) {
+    const bool less = d.constant < 0, equal = d.constant == 0;
+    return const_bool(op == Op::CmpLt ? less : op == Op::CmpEq ? equal : !equal);
+  }
+  const int64_t g = gcd_of(d, 0);
+  if (op != Op::CmpLt) {
+    if (d.constant % g != 0) return const_bool(op == Op::CmpNe);
+    d = scaled_down(d, g);
+    // The first term is positive.
+    SmallVec<Linear::Term, 8> order(d.terms);
+    const auto first = std::min_element(order.begin(), order.end(),
+                                        [](const auto& s, const auto& t) { return comes_before(s.node, t.node); });
+    if (first->factor < 0) {
+      Linear minus;
+      minus.add(d, -1);
+      if (!minus.ok) return {};
+      d = minus;
+    }
+    return compare_with_zero(op, d);
+  }
+  // d < 0 with factors over g: the terms are below a limit.
+  int64_t limit = ceil_quotient(-d.constant, g);
+  d = scaled_down(d, g);
+  d.constant = 0;
+  for (bool again = true; again;) {
+    again = false;
+    // x // c < limit is x < limit * c; -(x // c) < limit is -x < (limit - 1) * c + 1
+    if (d.terms.size() == 1 && has_const_divisor(d.terms[0].node, Op::FloorDiv) &&
+        (d.terms[0].factor == 1 || d.terms[0].factor == -1)) {
+      const bool minus = d.terms[0].factor == -1;
+      const int64_t c = const_int(d.terms[0].node.src(1));
+      int64_t scaled;
+      if (__builtin_mul_overflow(minus ? limit - 1 : limit, c, &scaled) || scaled == INT64_MAX) break;
+      Linear inner = linear_of(d.terms[0].node.src(0));
+      if (!inner.ok || inner.constant == INT64_MIN) break;
+      Linear next;
+      next.add(inner, minus ? -1 : 1);
+      int64_t next_limit = scaled + (minus ? 1 : 0);
+      if (!next.ok || __builtin_sub_overflow(next_limit, next.constant, &next_limit) || next.terms.empty()) break;
+      next.constant = 0;
+      d = next;
+      limit = next_limit;
+      const int64_t h = gcd_of(d, 0);
+      limit = ceil_quotient(limit, h);
+      d = scaled_down(d, h);
+      again = true;
+      continue;
+    }
+    // A part that is too small to matter: e*A + B < limit where the limit for A is the same for every value of B.
+    SmallVec<int64_t, 8> steps;
+    for (const auto& t : d.terms) steps.push_back(t.factor < 0 ? -t.factor : t.factor);
+    for (const int64_t e : steps) {
+      if (e <= 1) continue;
+      Linear big, small;
+      split(d, e, &big, &small);
+      small.constant = 0;
+      const auto r = small.bounds();
+      int64_t from_lo, from_hi;
+      if (!r || small.terms.empty() || __builtin_sub_overflow(limit, r->lo, &from_lo) ||
+          __builtin_sub_overflow(limit, r->hi, &from_hi) || ceil_quotient(from_lo, e) != ceil_quotient(from_hi, e))
+        continue;
+      limit = ceil_quotient(from_lo, e);
+      d = big;
+      d.constant = 0;
+      again = true;
+      break;
+    }
+  }
+  if (limit == INT64_MIN) return {};
+  d.constant = -limit;
+  if (const auto r = d.bounds()) {
+    if (r->hi < 0) return const_bool(true);
+    if (r->lo >= 0) return const_bool(false);
+  }
+  return compare_with_zero(op, d);
+}
+
+}  // namespace whit

@@ -1,0 +1,42 @@
+// The rule tables: a topic a file. Values of a graph never change under them; each rule is tested by tests/rules.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "rewrite/rewrite.h"
+
+namespace whit {
+namespace rules {
+
+/// Identities of value arithmetic. Floats: only what IEEE 754 allows for every value (x + 0.0 is not x when x is -0.0).
+const RuleSet& algebra();
+/// Index arithmetic: sums in normal form, floor division and modulo, comparisons, bounds (see rules/linear.h).
+const RuleSet& index();
+/// Conditions: WHERE, AND, OR, NOT; what is known inside a branch; gates of INDEX.
+const RuleSet& gate();
+/// Chains of CAST and BITCAST.
+const RuleSet& cast();
+/// Movement ops of tensors: chains merge, what moves nothing goes.
+const RuleSet& movement();
+/// All that is of use in a kernel graph: algebra, index, gate, cast, and loops of one step.
+const RuleSet& symbolic();
+
+/// Every table above, for tests and listings.
+std::vector<const RuleSet*> tables();
+
+}  // namespace rules
+
+/// The graph after rules::symbolic().
+UOp simplify(const UOp& u);
+/// The value of a CONST of int or bool dtype.
+std::optional<int64_t> as_const(const UOp& u);
+/// expr / c when c > 0 certainly divides every value of it; null otherwise.
+UOp divides(const UOp& expr, int64_t c);
+
+/// `expr`, simplified where `condition` (an AND of clauses X < c, c < X, X == c ...) holds; equal to it only there.
+UOp given(const UOp& expr, const UOp& condition);
+/// The clauses of an AND, and their AND (true for none).
+std::vector<UOp> clauses(const UOp& condition);
+UOp all_of(std::span<const UOp> clauses);
+
+}  // namespace whit
