@@ -1,0 +1,542 @@
+// C text for clang and gcc (GNU C11: vector extensions, statement expressions).
+//
+// Every node of the list becomes one constant vN, so the text reads like the list. A vector of bools is a vector of i8
+// masks (0 or -1), a scalar bool is a _Bool, in memory a bool is a byte of 0 or 1. The work is done by an inlined body
+// whose pointers are `restrict`, the one way to tell clang that two slots never overlap. Requirements:
+//  1. Bit for bit what LLVM's text computes: integer sums wrap through unsigned types, whatever could be undefined is
+//     asked first, and a fused multiply-add exists only where the program has one.
+//  2. Ops without a vector form are written lane by lane (LANES), which both compilers turn back into vectors.
+#include <bit>
+#include <set>
+#include <unordered_map>
+
+#include "ir/build.h"
+#include "render/program.h"
+
+namespace whit::render {
+namespace {
+
+// {t} the operands' type, {u} the unsigned type in which they wrap, {m} the signed int type of the same width (a mask),
+// {f} the suffix of a math function, {n} the lanes, {k1} the number 1 as {t}, {width} of an int.
+constexpr TextRow kRows[] = {
+    {Op::Neg, kFloat, nullptr, "-{0}", "-{0}"},
+    {Op::Neg, kInt, nullptr, "({t})-({u}){0}", "({t})-({u}){0}"},
+    {Op::Recip, kFloat, nullptr, "{k1} / {0}", "{k1} / {0}"},
+    {Op::Sqrt, kFloat, nullptr, "__builtin_sqrt{f}({0})", "SQRT({t}, {n}, {f}, {0})"},
+    {Op::Sin, kFloat, nullptr, "__builtin_sin{f}({0})"},
+    {Op::Pow, kFloat, nullptr, "__builtin_pow{f}({0}, {1})"},
+    {Op::Trunc, kFloat, nullptr, "__builtin_trunc{f}({0})", "TRUNC({t}, {n}, {f}, {0})"},
+    {Op::Add, kFloat, nullptr, "{0} + {1}", "{0} + {1}"},
+    {Op::Add, kInt, nullptr, "({t})(({u}){0} + ({u}){1})", "({t})(({u}){0} + ({u}){1})"},
+    {Op::Add, kBool, nullptr, "{0} | {1}", "{0} | {1}"},
+    {Op::Sub, kFloat, nullptr, "{0} - {1}", "{0} - {1}"},
+    {Op::Sub, kInt, nullptr, "({t})(({u}){0} - ({u}){1})", "({t})(({u}){0} - ({u}){1})"},
+    {Op::Sub, kBool, nullptr, "{0} ^ {1}", "{0} ^ {1}"},
+    {Op::Mul, kFloat, nullptr, "{0} * {1}", "{0} * {1}"},
+    {Op::Mul, kInt, nullptr, "({t})(({u}){0} * ({u}){1})", "({t})(({u}){0} * ({u}){1})"},
+    {Op::Mul, kBool, nullptr, "{0} & {1}", "{0} & {1}"},
+    {Op::Fdiv, kFloat, nullptr, "{0} / {1}", "{0} / {1}"},
+    // With a number y on the right, y >= x is false only for a larger or a NaN x.
+    {Op::Max, kFloat, right_is_a_number, "{1} >= {0} ? {1} : {0}", "CHOOSE({t}, {m}, {1} >= {0}, {1}, {0})"},
+    {Op::Min, kFloat, right_is_a_number, "{1} <= {0} ? {1} : {0}", "CHOOSE({t}, {m}, {1} <= {0}, {1}, {0})"},
+    {Op::Max, kFloat, nullptr, "{0} > {1} || {0} != {0} ? {0} : {1}",
+     "CHOOSE({t}, {m}, ({0} > {1}) | ({0} != {0}), {0}, {1})"},
+    {Op::Min, kFloat, nullptr, "{0} < {1} || {0} != {0} ? {0} : {1}",
+     "CHOOSE({t}, {m}, ({0} < {1}) | ({0} != {0}), {0}, {1})"},
+    {Op::Max, kInt, nullptr, "{0} > {1} ? {0} : {1}", "CHOOSE({t}, {m}, {0} > {1}, {0}, {1})"},
+    {Op::Min, kInt, nullptr, "{0} < {1} ? {0} : {1}", "CHOOSE({t}, {m}, {0} < {1}, {0}, {1})"},
+    {Op::Max, kBool, nullptr, "{0} | {1}", "{0} | {1}"},
+    {Op::Min, kBool, nullptr, "{0} & {1}", "{0} & {1}"},
+    {Op::Cdiv, kInt, divisor_is_safe, "({t})({0} / {1})", "{0} / {1}"},
+    {Op::Cdiv, kSigned, nullptr, "{1} == 0 ? 0 : {1} == -1 ? ({t})-({u}){0} : ({t})({0} / {1})"},
+    {Op::Cdiv, kUnsigned, nullptr, "{1} == 0 ? 0 : ({t})({0} / {1})"},
+    {Op::Cdiv, kBool, nullptr, "{0} & {1}", "{0} & {1}"},
+    {Op::Cmod, kInt, divisor_is_safe, "({t})({0} % {1})", "{0} % {1}"},
+    {Op::Cmod, kSigned, nullptr, "{1} == 0 ? {0} : {1} == -1 ? 0 : ({t})({0} % {1})"},
+    {Op::Cmod, kUnsigned, nullptr, "{1} == 0 ? {0} : ({t})({0} % {1})"},
+    {Op::Cmod, kBool, nullptr, "{0} & !{1}", "{0} & ~{1}"},
+    {Op::Cmod, kFloat, nullptr, "__builtin_fmod{f}({0}, {1})"},
+    {Op::And, kInt | kBool, nullptr, "{0} & {1}", "{0} & {1}"},
+    {Op::Or, kInt | kBool, nullptr, "{0} | {1}", "{0} | {1}"},
+    {Op::Xor, kInt | kBool, nullptr, "{0} ^ {1}", "{0} ^ {1}"},
+    {Op::Shl, kInt, shift_is_in_range, "({t})(({u}){0} << {1})", "({t})(({u}){0} << ({u}){1})"},
+    {Op::Shl, kInt, nullptr, "({u}){1} < {width} ? ({t})(({u}){0} << {1}) : 0"},
+    {Op::Shl, kBool, nullptr, "{0} & !{1}", "{0} & ~{1}"},
+    {Op::Shr, kInt, shift_is_in_range, "({t})({0} >> {1})", "{0} >> {1}"},
+    {Op::Shr, kSigned, nullptr, "({t})({0} >> (({u}){1} < {width} ? {1} : {width} - 1))"},
+    {Op::Shr, kUnsigned, nullptr, "({u}){1} < {width} ? ({t})({0} >> {1}) : 0"},
+    {Op::Shr, kBool, nullptr, "{0} & !{1}", "{0} & ~{1}"},
+    {Op::CmpLt, kFloat | kInt, nullptr, "{0} < {1}", "MASK({n}, {0} < {1})"},
+    {Op::CmpLt, kBool, nullptr, "!{0} & {1}", "~{0} & {1}"},
+    {Op::CmpNe, kFloat | kInt, nullptr, "{0} != {1}", "MASK({n}, {0} != {1})"},
+    {Op::CmpNe, kBool, nullptr, "{0} ^ {1}", "{0} ^ {1}"},
+    {Op::CmpEq, kFloat | kInt, nullptr, "{0} == {1}", "MASK({n}, {0} == {1})"},
+    {Op::CmpEq, kBool, nullptr, "{0} == {1}", "~({0} ^ {1})"},
+    {Op::Where, 0xFF, nullptr, "{0} ? {1} : {2}", "CHOOSE({t}, {m}, __builtin_convertvector({0}, {m}), {1}, {2})"},
+    {Op::MulAcc, kFloat, nullptr, "__builtin_fma{f}({0}, {1}, {2})", "FMA({t}, {n}, {f}, {0}, {1}, {2})"},
+    {Op::MulAcc, kInt, nullptr, "({t})(({u}){0} * ({u}){1} + ({u}){2})", "({t})(({u}){0} * ({u}){1} + ({u}){2})"},
+    {Op::MulAcc, kBool, nullptr, "({0} & {1}) | {2}", "({0} & {1}) | {2}"},
+};
+
+constexpr const char* kPrologue = R"(#pragma GCC diagnostic ignored "-Wpsabi"
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef _Float16 f16;
+typedef float f32;
+typedef double f64;
+#define LANES(T, n, e) ({ T r_; for (int l = 0; l < n; ++l) r_[l] = (e); r_; })
+#define CHOOSE(T, M, c, x, y) ({ M m_ = (M)(c); (T)((m_ & (M)(x)) | (~m_ & (M)(y))); })
+#define MASK(n, c) __builtin_convertvector(c, i8x##n)
+#define BITS(T, x) ({ __typeof__(x) x_ = (x); T r_; __builtin_memcpy(&r_, &x_, sizeof r_); r_; })
+#define TO_I64(x) ((x) >= 0x1p63 ? 0x7FFFFFFFFFFFFFFF : (x) >= -0x1p63 ? (i64)(x) : (x) != (x) ? 0 : -0x7FFFFFFFFFFFFFFF - 1)
+#ifdef __clang__
+#define SQRT(T, n, f, x) __builtin_elementwise_sqrt(x)
+#define TRUNC(T, n, f, x) __builtin_elementwise_trunc(x)
+#define FMA(T, n, f, x, y, z) __builtin_elementwise_fma(x, y, z)
+#else
+#define SQRT(T, n, f, x) LANES(T, n, __builtin_sqrt##f((x)[l]))
+#define TRUNC(T, n, f, x) LANES(T, n, __builtin_trunc##f((x)[l]))
+#define FMA(T, n, f, x, y, z) LANES(T, n, __builtin_fma##f((x)[l], (y)[l], (z)[l]))
+#endif
+)";
+
+std::string scalar_type(DType dt) {
+  switch (dt) {
+    case DType::Bool:
+      return "_Bool";
+    case DType::Float16:
+      return "f16";
+    case DType::Float32:
+      return "f32";
+    case DType::Float64:
+      return "f64";
+    default:  // float8 and bfloat16 are their bits
+      return fmt::format("{}{}", is_unsigned(dt) || is_float(dt) ? 'u' : 'i', bit_width(dt));
+  }
+}
+std::string memory_type(DType dt) { return dt == DType::Bool ? "i8" : scalar_type(dt); }
+std::string type_of(DType dt, int64_t lanes) {
+  return lanes ? fmt::format("{}x{}", memory_type(dt), lanes) : scalar_type(dt);
+}
+int bytes_of(DType dt) { return static_cast<int>(element_bytes(dt)); }
+std::string int_type(char kind, int bytes, int64_t lanes) {
+  return lanes ? fmt::format("{}{}x{}", kind, 8 * bytes, lanes) : fmt::format("{}{}", kind, 8 * bytes);
+}
+
+std::string float_literal(DType dt, uint64_t bits) {
+  const bool is_f32 = dt == DType::Float32;
+  const double v =
+      is_f32 ? static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits))) : std::bit_cast<double>(bits);
+  const char* f = is_f32 ? "f" : "";
+  const char* sign = bits >> (is_f32 ? 31 : 63) ? "-" : "";
+  // A NaN's payload, which the sign and the quiet bit are not part of.
+  if (v != v) return fmt::format("({}__builtin_nan{}(\"0x{:x}\"))", sign, f, bits & (is_f32 ? 0x3FFFFF : 0x7FFFFFFFFFFFF));
+  if (v - v != 0) return fmt::format("({}__builtin_inf{}())", sign, f);
+  return *sign ? fmt::format("({:a}{})", v, f) : fmt::format("{:a}{}", v, f);
+}
+std::string literal_of_bits(DType dt, uint64_t bits) {
+  switch (dt) {
+    case DType::Bool:
+      return bits ? "1" : "0";
+    case DType::Float16:
+      return fmt::format("BITS(f16, (u16)0x{:04x})", bits);
+    case DType::Float32:
+    case DType::Float64:
+      return float_literal(dt, bits);
+    case DType::UInt64:
+      return fmt::format("{}ull", bits);
+    case DType::Int64:
+    case DType::WeakInt: {
+      const int64_t v = static_cast<int64_t>(bits);
+      if (v == INT64_MIN) return "(-9223372036854775807ll - 1)";
+      return v < 0 ? fmt::format("({}ll)", v) : fmt::format("{}ll", v);
+    }
+    default: {
+      const int unused = 64 - bit_width(dt);
+      if (is_unsigned(dt) || is_float(dt)) return fmt::format("({}){}u", scalar_type(dt), bits << unused >> unused);
+      const int64_t v = static_cast<int64_t>(bits << unused) >> unused;
+      return v == INT32_MIN ? "(-2147483647 - 1)" : fmt::format("({}){}", scalar_type(dt), v);
+    }
+  }
+}
+// A scalar's text as all lanes of a vector; a bool becomes a mask.
+std::string spread_text(DType dt, int64_t lanes, const std::string& scalar) {
+  const std::string one = dt == DType::Bool ? fmt::format("-{}", scalar) : scalar;
+  std::string text = fmt::format("({}){{", type_of(dt, lanes));
+  for (int64_t i = 0; i < lanes; ++i) text += (i ? ", " : "") + one;
+  return text + "}";
+}
+
+struct RowText final : Filler {
+  std::string operand[3];
+  DType dtype = DType::Void;
+  int64_t lanes = 0;
+  std::string value(std::string_view key) const override {
+    const int bytes = bytes_of(dtype);
+    if (key == "t") return type_of(dtype, lanes);
+    // Scalars narrower than int would be promoted to it, and an int must not overflow.
+    if (key == "u") return int_type('u', lanes ? bytes : std::max(bytes, 4), lanes);
+    if (key == "m") return int_type('i', bytes, lanes);
+    if (key == "f") return dtype == DType::Float32 ? "f" : "";
+    if (key == "n") return fmt::format("{}", lanes);
+    if (key == "width") return fmt::format("{}", bit_width(dtype));
+    if (key == "k1") {
+      const std::string one = dtype == DType::Float32 ? "1.0f" : dtype == DType::Float64 ? "1.0" : "1";
+      return lanes ? spread_text(dtype, lanes, one) : one;
+    }
+    return operand[key[0] - '0'];
+  }
+};
+
+class Writer {
+ public:
+  explicit Writer(const UOp& program) : p_(analyze(program)) {}
+
+  std::string run(std::string_view kernel_name) {
+    entry();
+    for (const Node* n : p_.linear->src()) node(n);
+    WHIT_CHECK(depth_ == 1, "a loop or IF is not closed");
+    std::string out = kPrologue;
+    for (const std::string& t : vector_types_) out += t;
+    if (p_.n_zero_bytes)
+      out += fmt::format("static const char zeros[{}] __attribute__((aligned(64))) = {{0}};\n", p_.n_zero_bytes);
+    std::string formal, actual;
+    for (const KernelSignature::Buffer& b : p_.signature.buffers) {
+      formal += fmt::format("{}{}* restrict data{}, ", b.is_written ? "" : "const ", memory_type(b.dtype), b.slot);
+      actual += fmt::format("buffers[{}], ", b.slot);
+    }
+    out += fmt::format(
+        "\nstatic inline __attribute__((always_inline)) void {}_body({}const i64* restrict variables, char* restrict "
+        "scratch, i64 first, i64 last) {{\n{}}}\n\n",
+        kernel_name, formal, body_);
+    // Two types of 64 bits are not one type in C: the ABI says int64_t, which is long on some systems.
+    out += fmt::format(
+        "void {0}(void* const* buffers, const __INT64_TYPE__* variables, void* scratch, __INT64_TYPE__ first, "
+        "__INT64_TYPE__ last) {{\n  {0}_body({1}(const i64*)variables, (char*)scratch, first, last);\n}}\n",
+        kernel_name, actual);
+    return out;
+  }
+
+ private:
+  // ---- text
+  void line(std::string_view text) {
+    body_.append(static_cast<size_t>(2 * depth_), ' ');
+    body_ += text;
+    body_ += '\n';
+  }
+  template <class... T>
+  void line(fmt::format_string<T...> f, T&&... args) {
+    line(std::string_view(fmt::format(f, std::forward<T>(args)...)));
+  }
+  std::string fresh(const char* stem) { return fmt::format("{}{}", stem, n_names_++); }
+  void close_block() {
+    --depth_;
+    line("}");
+  }
+
+  // ---- values
+  // Names the type of a vector and makes sure that it is declared.
+  std::string type(DType dt, int64_t lanes) {
+    if (lanes) declare(memory_type(dt), bytes_of(dt), lanes);
+    return type_of(dt, lanes);
+  }
+  void declare(const std::string& element, int bytes, int64_t lanes) {
+    WHIT_CHECK(std::has_single_bit(static_cast<uint64_t>(lanes)), "C has no vectors of {} lanes", lanes);
+    vector_types_.insert(fmt::format(
+        "typedef {0} {0}x{1} __attribute__((vector_size({2})));\n"
+        "typedef {0} {0}x{1}_u __attribute__((vector_size({2}), aligned({3}), may_alias));\n",
+        element, lanes, bytes * lanes, bytes));
+  }
+  // The types that rows, masks and conversions of such a vector mention.
+  void declare_family(DType dt, int64_t lanes) {
+    if (!lanes) return;
+    type(dt, lanes);
+    for (const char kind : {'i', 'u'}) declare(fmt::format("{}{}", kind, 8 * bytes_of(dt)), bytes_of(dt), lanes);
+    declare("i8", 1, lanes);
+  }
+  std::string define(const Node* n, const std::string& text) {
+    const std::string d = fresh("v");
+    line("const {} {} = {};", type(n->dtype, lanes_of(n)), d, text);
+    bind(n, d);
+    return d;
+  }
+  void bind(const Node* n, const std::string& name) {
+    value_[n] = name;
+    const auto it = p_.spreads.find(n);
+    if (it == p_.spreads.end()) return;
+    for (const int64_t lanes : it->second) {
+      const std::string s = fresh("s");
+      line("const {} {} = {};", type(n->dtype, lanes), s, spread_text(n->dtype, lanes, name));
+      spread_[fmt::format("{}x{}", name, lanes)] = s;
+    }
+  }
+  std::string operand(const Node* n, int64_t lanes) {
+    while (n->op == Op::After) n = n->src()[0];
+    if (n->op == Op::Const) {
+      const std::string literal = literal_of_bits(n->dtype, constant_bits(n));
+      if (lanes) type(n->dtype, lanes);
+      return lanes ? spread_text(n->dtype, lanes, literal) : literal;
+    }
+    if (n->op == Op::Lanes) {
+      std::string text = fmt::format("({}){{", type(n->dtype, lanes_of(n)));
+      for (int64_t i = 0; i < n->shape[0]; ++i) text += fmt::format("{}{}", i ? ", " : "", i);
+      return text + "}";
+    }
+    const auto it = value_.find(n);
+    WHIT_CHECK(it != value_.end(), "{} is used before its place in the list", name(n->op));
+    if (lanes == lanes_of(n)) return it->second;
+    WHIT_CHECK(lanes_of(n) == 0, "{} lanes used as {}", lanes_of(n), lanes);
+    const auto s = spread_.find(fmt::format("{}x{}", it->second, lanes));
+    type(n->dtype, lanes);
+    return s != spread_.end() ? s->second : spread_text(n->dtype, lanes, it->second);
+  }
+
+  // ---- structure
+  void entry() {
+    for (size_t i = 0; i < p_.variables.size(); ++i) {
+      const Node* n = p_.variables[i];
+      line("const {} var{} = ({})variables[{}];", scalar_type(n->dtype), i, scalar_type(n->dtype), i);
+      bind(n, fmt::format("var{}", i));
+    }
+    for (const Node* n : p_.scratch) {
+      const int64_t id = n->arg.int_at(0);
+      const std::string t = memory_type(n->dtype);
+      line("{}* const scratch{} = ({}*)(scratch + {});", t, id, t, p_.scratch_offset.at(id));
+    }
+    for (const Node* n : p_.regs) line("{} acc{};", type(n->dtype, lanes_of(n)), n->arg.int_at(0));
+  }
+
+  void node(const Node* n) {
+    switch (n->op) {
+      case Op::Range:
+        return open_loop(n);
+      case Op::If:
+        line("if ({}) {{", operand(n->src()[0], 0));
+        ++depth_;
+        return;
+      case Op::EndRange:
+      case Op::EndIf:
+        return close_block();
+      case Op::Load:
+        return load(n);
+      case Op::Store:
+        return store(n);
+      case Op::Cast:
+        return cast(n);
+      case Op::Bitcast:
+        return bitcast(n);
+      case Op::Vec:
+        return vec(n);
+      case Op::Lane: {
+        const Node* s = n->src()[0];
+        const std::string lane = fmt::format("{}[{}]", operand(s, lanes_of(s)), n->arg.as_int());
+        define(n, n->dtype == DType::Bool ? lane + " != 0" : lane);
+        return;
+      }
+      case Op::Fold:
+        return fold(n);
+      case Op::Const:
+      case Op::Param:
+      case Op::Variable:
+      case Op::Lanes:
+      case Op::Reg:
+      case Op::Scratch:
+      case Op::Index:
+      case Op::After:
+        return;  // rendered at the entry or where they are used
+      default:
+        WHIT_CHECK(is_elementwise(n->op), "{} in a LINEAR", name(n->op));
+        return arithmetic(n);
+    }
+  }
+
+  void open_loop(const Node* n) {
+    const std::string r = fresh("r");
+    if (const auto it = p_.global_offset.find(n); it != p_.global_offset.end()) {
+      line("const i64 {0}_first = first > {1} ? first - {1} : 0, {0}_end = last - {1} < {2} ? last - {1} : {2};", r,
+           it->second, range_size(n));
+      line("for (i64 {0} = {0}_first; {0} < {0}_end; ++{0}) {{", r);
+    } else {
+      line("for (i64 {0} = 0; {0} < {1}; ++{0}) {{", r,
+           n->n_src > 0 ? operand(n->src()[0], 0) : fmt::format("{}", range_size(n)));
+    }
+    ++depth_;
+    if (bit_width(n->dtype) == 64) return bind(n, r);
+    line("const {} {}_narrow = ({}){};", scalar_type(n->dtype), r, scalar_type(n->dtype), r);
+    bind(n, r + "_narrow");
+  }
+
+  // ---- memory
+  static std::string base_of(const Node* storage) {
+    const char* stem = storage->op == Op::Param ? "data" : storage->op == Op::Reg ? "acc" : "scratch";
+    return fmt::format("{}{}", stem, storage->arg.int_at(0));
+  }
+  // The element that lane l accesses.
+  std::string lane_element(const Access& a) {
+    return a.contiguous ? fmt::format("{}[{} + l]", base_of(a.storage), operand(a.index, 0))
+                        : fmt::format("{}[{}[l]]", base_of(a.storage), operand(a.index, a.lanes));
+  }
+  void load(const Node* n) {
+    const Access a = access_of(n);
+    const std::string t = type(n->dtype, a.lanes);
+    declare_family(n->dtype, a.lanes);
+    const bool is_bool = n->dtype == DType::Bool;
+    if (a.storage->op == Op::Reg) return void(define(n, base_of(a.storage)));
+    if (a.lanes > 0 && (!a.contiguous || (a.gate && lanes_of(a.gate) > 0))) {
+      std::string e = lane_element(a);
+      if (is_bool) e = fmt::format("-({} != 0)", e);
+      if (a.gate) e = fmt::format("{}[l] ? {} : 0", operand(a.gate, a.lanes), e);
+      return void(define(n, fmt::format("LANES({}, {}, {})", t, a.lanes, e)));
+    }
+    const std::string m = a.lanes ? t + "_u" : memory_type(n->dtype);
+    std::string at = fmt::format("{} + {}", base_of(a.storage), operand(a.index, 0));
+    if (a.gate)
+      at = fmt::format("*({} ? (const {}*)({}) : (const {}*)zeros)", operand(a.gate, 0), m, at, m);
+    else
+      at = a.lanes ? fmt::format("*(const {}*)({})", m, at)
+                   : fmt::format("{}[{}]", base_of(a.storage), operand(a.index, 0));
+    define(n, is_bool ? fmt::format("({}) != 0", at) : at);
+  }
+  void store(const Node* n) {
+    const Access a = access_of(n);
+    const Node* v = n->src()[1];
+    declare_family(v->dtype, a.lanes);
+    const std::string value = operand(v, a.lanes);
+    const bool is_bool = v->dtype == DType::Bool;
+    if (a.storage->op == Op::Reg) return line("{} = {};", base_of(a.storage), value);
+    if (a.lanes > 0 && (!a.contiguous || (a.gate && lanes_of(a.gate) > 0)))
+      return line("for (int l = 0; l < {}; ++l) {}{} = {}[l]{};", a.lanes,
+                  a.gate ? fmt::format("if ({}[l]) ", operand(a.gate, a.lanes)) : "", lane_element(a), value,
+                  is_bool ? " != 0" : "");
+    const std::string gate = a.gate ? fmt::format("if ({}) ", operand(a.gate, 0)) : "";
+    if (!a.lanes) return line("{}{}[{}] = {};", gate, base_of(a.storage), operand(a.index, 0), value);
+    line("{}*({}_u*)({} + {}) = {}{};", gate, type(v->dtype, a.lanes), base_of(a.storage), operand(a.index, 0), value,
+         is_bool ? fmt::format(" & {}", spread_text(DType::Int8, a.lanes, "1")) : "");
+  }
+
+  // ---- arithmetic
+  std::string apply(const TextRow& row, DType dt, int64_t lanes, std::span<const std::string> operands,
+                    bool scalar_condition = false) {
+    RowText text;
+    text.dtype = dt;
+    text.lanes = lanes;
+    for (size_t i = 0; i < operands.size(); ++i) text.operand[i] = operands[i];
+    declare_family(dt, lanes);
+    if (!lanes || scalar_condition) return expand(row.text, text);
+    if (row.vector_text) return expand(row.vector_text, text);
+    text.lanes = 0;
+    for (size_t i = 0; i < operands.size(); ++i) text.operand[i] = operands[i] + "[l]";
+    return fmt::format("LANES({}, {}, {})", type_of(dt, lanes), lanes, expand(row.text, text));
+  }
+  const TextRow& must_find_row(Op op, DType dt, const Node* n) const {
+    const TextRow* row = find_row(kRows, op, dt, n);
+    WHIT_CHECK(row && (class_of(dt) != kHalf || op == Op::Where), "{} of {} has no C text", name(op), name(dt));
+    return *row;
+  }
+  void arithmetic(const Node* n) {
+    const DType dt = operand_dtype(n);
+    const int64_t lanes = lanes_of(n);
+    SmallVec<std::string, 3> operands;
+    bool scalar_condition = false;
+    for (size_t i = 0; i < n->n_src; ++i) {
+      const Node* s = n->src()[i];
+      const bool condition = n->op == Op::Where && i == 0;
+      if (condition) scalar_condition = lanes_of(s) == 0;
+      operands.push_back(operand(s, condition && scalar_condition ? 0 : lanes));
+    }
+    define(n, apply(must_find_row(n->op, dt, n), dt, lanes, operands, scalar_condition));
+  }
+
+  void cast(const Node* n) {
+    const Node* s = n->src()[0];
+    const int64_t lanes = lanes_of(n);
+    for (const DType dt : {s->dtype, n->dtype})
+      WHIT_CHECK(!is_float(dt) || dt >= DType::Float32 || dt == DType::Float16, "CAST of {} to {} has no C text",
+                 name(s->dtype), name(n->dtype));
+    for (const DType dt : {s->dtype, n->dtype, DType::Int64}) declare_family(dt, lanes);
+    const std::string v = operand(s, lanes);
+    define(n, lanes ? vector_cast(s->dtype, n->dtype, lanes, v) : scalar_cast(s->dtype, n->dtype, v));
+  }
+  static std::string scalar_cast(DType from, DType to, const std::string& v) {
+    if (to == DType::Bool) return fmt::format("{} != 0", v);
+    if (is_float(from) && !is_float(to)) return fmt::format("({})TO_I64({})", scalar_type(to), v);
+    return fmt::format("({}){}", scalar_type(to), v);
+  }
+  std::string vector_cast(DType from, DType to, int64_t lanes, const std::string& v) {
+    const std::string t = type_of(to, lanes);
+    if (from == to) return v;
+    if (to == DType::Bool && is_float(from))
+      return fmt::format("MASK({}, {} != {})", lanes, v, spread_text(from, lanes, literal_of_bits(from, 0)));
+    if (to == DType::Bool) return fmt::format("MASK({}, {} != 0)", lanes, v);
+    if (from == DType::Bool) return fmt::format("__builtin_convertvector(-{}, {})", v, t);
+    if (is_float(from) && !is_float(to))
+      return fmt::format("LANES({}, {}, ({})TO_I64({}[l]))", t, lanes, scalar_type(to), v);
+    if (from == DType::Float16 || to == DType::Float16)
+      return fmt::format("LANES({}, {}, ({}){}[l])", t, lanes, scalar_type(to), v);
+    return fmt::format("__builtin_convertvector({}, {})", v, t);
+  }
+
+  void bitcast(const Node* n) {
+    const Node* s = n->src()[0];
+    const int64_t lanes = lanes_of(s);
+    declare_family(s->dtype, lanes);
+    declare_family(n->dtype, lanes_of(n));
+    std::string v = operand(s, lanes);
+    if (s->dtype == n->dtype) return void(define(n, v));
+    if (!lanes) {
+      if (s->dtype == DType::Bool) v = fmt::format("(u8){}", v);
+      return void(define(n, n->dtype == DType::Bool ? fmt::format("BITS(u8, {}) != 0", v)
+                                                    : fmt::format("BITS({}, {})", scalar_type(n->dtype), v)));
+    }
+    if (s->dtype == DType::Bool) v = fmt::format("-{}", v);
+    v = fmt::format("({}){}", type_of(n->dtype, lanes_of(n)), v);
+    define(n, n->dtype == DType::Bool ? fmt::format("{} != 0", v) : v);
+  }
+
+  void vec(const Node* n) {
+    std::string text = fmt::format("({}){{", type(n->dtype, lanes_of(n)));
+    for (size_t i = 0; i < n->n_src; ++i)
+      text += fmt::format("{}{}{}", i ? ", " : "", n->dtype == DType::Bool ? "-" : "", operand(n->src()[i], 0));
+    define(n, text + "}");
+  }
+
+  void fold(const Node* n) {
+    const TextRow& row = must_find_row(monoid_op(n->arg), n->dtype, nullptr);
+    int64_t lanes = lanes_of(n->src()[0]);
+    std::string v = operand(n->src()[0], lanes);
+    for (; lanes > 1; lanes /= 2) {
+      std::string halves[2];
+      for (int64_t half = 0; half < 2; ++half) {
+        std::string pick;
+        for (int64_t i = 0; i < lanes / 2; ++i) pick += fmt::format(", {}", half * lanes / 2 + i);
+        halves[half] = fresh("h");
+        line("const {0} {1} = __builtin_shufflevector({2}, {2}{3});", type(n->dtype, lanes / 2), halves[half], v, pick);
+      }
+      v = fresh("h");
+      line("const {} {} = {};", type(n->dtype, lanes / 2), v, apply(row, n->dtype, lanes / 2, halves));
+    }
+    define(n, n->dtype == DType::Bool ? v + "[0] != 0" : v + "[0]");
+  }
+
+  LinearProgram p_;
+  std::string body_;
+  int depth_ = 1;
+  int64_t n_names_ = 0;
+  std::set<std::string> vector_types_;
+  std::unordered_map<const Node*, std::string> value_;
+  std::unordered_map<std::string, std::string> spread_;  // "NAMExLANES" -> name
+};
+
+}  // namespace
+
+std::string render_c(const UOp& program, std::string_view kernel_name, const Target&) {
+  return Writer(program).run(kernel_name);
+}
+
+}  // namespace whit::render

@@ -1,0 +1,646 @@
+// LLVM IR text, opaque pointers, LLVM 19.
+//
+// Every node of the list becomes one value %vN; bools are i1, in memory i8; float8 and bfloat16 are carried as their
+// bits. Loops are bottom-tested with a phi. Registers are allocas at the entry, which mem2reg turns into phis.
+// Requirements:
+//  1. No instruction may be undefined or poison for any operand: rows with a condition use the plain instruction, the
+//     others choose a harmless operand first. No fast-math, nsw or nuw flag but on loop counters.
+//  2. A load whose gate is one scalar reads from a block of zeros when it is off, so it needs no branch.
+//  3. Each buffer has an alias scope: two slots never overlap, so loads may move over stores to other slots.
+#include <bit>
+#include <unordered_map>
+
+#include "ir/build.h"
+#include "render/program.h"
+
+namespace whit::render {
+namespace {
+
+// {d} the result, {t} the operands' type, {b} the type of a comparison, {s} the suffix of an intrinsic, {k1} the number
+// 1 as {t}, {width} and {width-1} of an int.
+constexpr const char* kQuotient =
+    "{d}.zero = icmp eq {t} {1}, {k0}\n"
+    "{d}.minus = icmp eq {t} {1}, {k-1}\n"
+    "{d}.odd = or {b} {d}.zero, {d}.minus\n"
+    "{d}.den = select {b} {d}.odd, {t} {k1}, {t} {1}\n"
+    "{d}.quot = sdiv {t} {0}, {d}.den\n"
+    "{d}.neg = sub {t} {k0}, {0}\n"
+    "{d}.some = select {b} {d}.minus, {t} {d}.neg, {t} {d}.quot\n"
+    "{d} = select {b} {d}.zero, {t} {k0}, {t} {d}.some";
+constexpr const char* kRemainder =
+    "{d}.zero = icmp eq {t} {1}, {k0}\n"
+    "{d}.minus = icmp eq {t} {1}, {k-1}\n"
+    "{d}.odd = or {b} {d}.zero, {d}.minus\n"
+    "{d}.den = select {b} {d}.odd, {t} {k1}, {t} {1}\n"
+    "{d}.rem = srem {t} {0}, {d}.den\n"
+    "{d} = select {b} {d}.zero, {t} {0}, {t} {d}.rem";
+
+constexpr TextRow kRows[] = {
+    {Op::Neg, kFloat, nullptr, "{d} = fneg {t} {0}"},
+    {Op::Neg, kInt, nullptr, "{d} = sub {t} {k0}, {0}"},
+    {Op::Recip, kFloat, nullptr, "{d} = fdiv {t} {k1}, {0}"},
+    {Op::Sqrt, kFloat, nullptr, "{d} = call {t} @llvm.sqrt.{s}({t} {0})"},
+    {Op::Sin, kFloat, nullptr, "{d} = call {t} @llvm.sin.{s}({t} {0})"},
+    {Op::Pow, kFloat, nullptr, "{d} = call {t} @llvm.pow.{s}({t} {0}, {t} {1})"},
+    {Op::Trunc, kFloat, nullptr, "{d} = call {t} @llvm.trunc.{s}({t} {0})"},
+    {Op::Add, kFloat, nullptr, "{d} = fadd {t} {0}, {1}"},
+    {Op::Add, kInt, nullptr, "{d} = add {t} {0}, {1}"},
+    {Op::Add, kBool, nullptr, "{d} = or {t} {0}, {1}"},
+    {Op::Sub, kFloat, nullptr, "{d} = fsub {t} {0}, {1}"},
+    {Op::Sub, kInt, nullptr, "{d} = sub {t} {0}, {1}"},
+    {Op::Sub, kBool, nullptr, "{d} = xor {t} {0}, {1}"},
+    {Op::Mul, kFloat, nullptr, "{d} = fmul {t} {0}, {1}"},
+    {Op::Mul, kInt, nullptr, "{d} = mul {t} {0}, {1}"},
+    {Op::Mul, kBool, nullptr, "{d} = and {t} {0}, {1}"},
+    {Op::Fdiv, kFloat, nullptr, "{d} = fdiv {t} {0}, {1}"},
+    // With a number y on the right, y >= x is false only for a larger or a NaN x.
+    {Op::Max, kFloat, right_is_a_number, "{d}.c = fcmp oge {t} {1}, {0}\n{d} = select {b} {d}.c, {t} {1}, {t} {0}"},
+    {Op::Min, kFloat, right_is_a_number, "{d}.c = fcmp ole {t} {1}, {0}\n{d} = select {b} {d}.c, {t} {1}, {t} {0}"},
+    {Op::Max, kFloat, nullptr,
+     "{d}.c = fcmp ogt {t} {0}, {1}\n{d}.m = select {b} {d}.c, {t} {0}, {t} {1}\n{d}.n = fcmp uno {t} {0}, {0}\n"
+     "{d} = select {b} {d}.n, {t} {0}, {t} {d}.m"},
+    {Op::Min, kFloat, nullptr,
+     "{d}.c = fcmp olt {t} {0}, {1}\n{d}.m = select {b} {d}.c, {t} {0}, {t} {1}\n{d}.n = fcmp uno {t} {0}, {0}\n"
+     "{d} = select {b} {d}.n, {t} {0}, {t} {d}.m"},
+    {Op::Max, kSigned, nullptr, "{d} = call {t} @llvm.smax.{s}({t} {0}, {t} {1})"},
+    {Op::Min, kSigned, nullptr, "{d} = call {t} @llvm.smin.{s}({t} {0}, {t} {1})"},
+    {Op::Max, kUnsigned, nullptr, "{d} = call {t} @llvm.umax.{s}({t} {0}, {t} {1})"},
+    {Op::Min, kUnsigned, nullptr, "{d} = call {t} @llvm.umin.{s}({t} {0}, {t} {1})"},
+    {Op::Max, kBool, nullptr, "{d} = or {t} {0}, {1}"},
+    {Op::Min, kBool, nullptr, "{d} = and {t} {0}, {1}"},
+    {Op::Cdiv, kSigned, divisor_is_safe, "{d} = sdiv {t} {0}, {1}"},
+    {Op::Cdiv, kSigned, nullptr, kQuotient},
+    {Op::Cdiv, kUnsigned, divisor_is_safe, "{d} = udiv {t} {0}, {1}"},
+    {Op::Cdiv, kUnsigned, nullptr,
+     "{d}.zero = icmp eq {t} {1}, {k0}\n{d}.den = select {b} {d}.zero, {t} {k1}, {t} {1}\n"
+     "{d}.quot = udiv {t} {0}, {d}.den\n{d} = select {b} {d}.zero, {t} {k0}, {t} {d}.quot"},
+    {Op::Cdiv, kBool, nullptr, "{d} = and {t} {0}, {1}"},
+    {Op::Cmod, kSigned, divisor_is_safe, "{d} = srem {t} {0}, {1}"},
+    {Op::Cmod, kSigned, nullptr, kRemainder},
+    {Op::Cmod, kUnsigned, divisor_is_safe, "{d} = urem {t} {0}, {1}"},
+    {Op::Cmod, kUnsigned, nullptr,
+     "{d}.zero = icmp eq {t} {1}, {k0}\n{d}.den = select {b} {d}.zero, {t} {k1}, {t} {1}\n"
+     "{d}.rem = urem {t} {0}, {d}.den\n{d} = select {b} {d}.zero, {t} {0}, {t} {d}.rem"},
+    {Op::Cmod, kBool, nullptr, "{d}.not = xor {t} {1}, {k1}\n{d} = and {t} {0}, {d}.not"},
+    {Op::Cmod, kFloat, nullptr, "{d} = frem {t} {0}, {1}"},
+    {Op::And, kInt | kBool, nullptr, "{d} = and {t} {0}, {1}"},
+    {Op::Or, kInt | kBool, nullptr, "{d} = or {t} {0}, {1}"},
+    {Op::Xor, kInt | kBool, nullptr, "{d} = xor {t} {0}, {1}"},
+    {Op::Shl, kInt, shift_is_in_range, "{d} = shl {t} {0}, {1}"},
+    {Op::Shl, kInt, nullptr,
+     "{d}.in = icmp ult {t} {1}, {width}\n{d}.by = select {b} {d}.in, {t} {1}, {t} {k0}\n{d}.up = shl {t} {0}, {d}.by\n"
+     "{d} = select {b} {d}.in, {t} {d}.up, {t} {k0}"},
+    {Op::Shr, kSigned, shift_is_in_range, "{d} = ashr {t} {0}, {1}"},
+    {Op::Shr, kSigned, nullptr,
+     "{d}.in = icmp ult {t} {1}, {width}\n{d}.by = select {b} {d}.in, {t} {1}, {t} {width-1}\n{d} = ashr {t} {0}, {d}.by"},
+    {Op::Shr, kUnsigned, shift_is_in_range, "{d} = lshr {t} {0}, {1}"},
+    {Op::Shr, kUnsigned, nullptr,
+     "{d}.in = icmp ult {t} {1}, {width}\n{d}.by = select {b} {d}.in, {t} {1}, {t} {k0}\n{d}.down = lshr {t} {0}, {d}.by\n"
+     "{d} = select {b} {d}.in, {t} {d}.down, {t} {k0}"},
+    // A bool is one bit wide: any shift by 1 empties it.
+    {Op::Shl, kBool, nullptr, "{d}.not = xor {t} {1}, {k1}\n{d} = and {t} {0}, {d}.not"},
+    {Op::Shr, kBool, nullptr, "{d}.not = xor {t} {1}, {k1}\n{d} = and {t} {0}, {d}.not"},
+    {Op::CmpLt, kFloat, nullptr, "{d} = fcmp olt {t} {0}, {1}"},
+    {Op::CmpLt, kSigned, nullptr, "{d} = icmp slt {t} {0}, {1}"},
+    {Op::CmpLt, kUnsigned | kBool, nullptr, "{d} = icmp ult {t} {0}, {1}"},
+    {Op::CmpNe, kFloat, nullptr, "{d} = fcmp une {t} {0}, {1}"},
+    {Op::CmpNe, kInt | kBool, nullptr, "{d} = icmp ne {t} {0}, {1}"},
+    {Op::CmpEq, kFloat, nullptr, "{d} = fcmp oeq {t} {0}, {1}"},
+    {Op::CmpEq, kInt | kBool, nullptr, "{d} = icmp eq {t} {0}, {1}"},
+    {Op::Where, 0xFF, nullptr, "{d} = select {c} {0}, {t} {1}, {t} {2}"},
+    {Op::MulAcc, kFloat, nullptr, "{d} = call {t} @llvm.fma.{s}({t} {0}, {t} {1}, {t} {2})"},
+    {Op::MulAcc, kInt, nullptr, "{d}.prod = mul {t} {0}, {1}\n{d} = add {t} {d}.prod, {2}"},
+    {Op::MulAcc, kBool, nullptr, "{d}.prod = and {t} {0}, {1}\n{d} = or {t} {d}.prod, {2}"},
+};
+
+std::string scalar_type(DType dt) {
+  switch (dt) {
+    case DType::Float16:
+      return "half";
+    case DType::Float32:
+      return "float";
+    case DType::Float64:
+      return "double";
+    default:
+      return fmt::format("i{}", bit_width(dt));
+  }
+}
+std::string vector_of(const std::string& type, int64_t lanes) {
+  return lanes ? fmt::format("<{} x {}>", lanes, type) : type;
+}
+std::string type_of(DType dt, int64_t lanes) { return vector_of(scalar_type(dt), lanes); }
+std::string memory_type(DType dt, int64_t lanes) { return vector_of(dt == DType::Bool ? "i8" : scalar_type(dt), lanes); }
+std::string suffix_of(DType dt, int64_t lanes) {
+  const char kind = dt == DType::Float16 || dt == DType::Float32 || dt == DType::Float64 ? 'f' : 'i';
+  const std::string scalar = fmt::format("{}{}", kind, bit_width(dt));
+  return lanes ? fmt::format("v{}{}", lanes, scalar) : scalar;
+}
+
+// Floats are printed as the bits of a double (of a half for float16), so every NaN comes through.
+std::string literal_of_bits(DType dt, uint64_t bits) {
+  switch (dt) {
+    case DType::Bool:
+      return bits ? "true" : "false";
+    case DType::Float16:
+      return fmt::format("0xH{:04X}", bits);
+    case DType::Float64:
+      return fmt::format("0x{:016X}", bits);
+    case DType::Float32: {
+      const float v = std::bit_cast<float>(static_cast<uint32_t>(bits));
+      uint64_t wide = std::bit_cast<uint64_t>(static_cast<double>(v));
+      if (v != v) wide = (bits >> 31) << 63 | uint64_t{0x7FF} << 52 | (bits & 0x7FFFFF) << 29;
+      return fmt::format("0x{:016X}", wide);
+    }
+    default: {
+      const int unused = 64 - bit_width(dt);
+      return fmt::format("{}", static_cast<int64_t>(bits << unused) >> unused);
+    }
+  }
+}
+std::string splat(DType dt, int64_t lanes, const std::string& literal) {
+  return lanes ? fmt::format("splat ({} {})", scalar_type(dt), literal) : literal;
+}
+std::string number(DType dt, int64_t lanes, int64_t v) {
+  uint64_t bits = static_cast<uint64_t>(v);
+  if (dt == DType::Float32) bits = std::bit_cast<uint32_t>(static_cast<float>(v));
+  if (dt == DType::Float64) bits = std::bit_cast<uint64_t>(static_cast<double>(v));
+  return splat(dt, lanes, literal_of_bits(dt, bits));
+}
+
+struct RowText final : Filler {
+  std::string dest, operand[3];
+  DType dtype = DType::Void;
+  int64_t lanes = 0, condition_lanes = 0;
+  std::string value(std::string_view key) const override {
+    if (key == "d") return dest;
+    if (key == "t") return type_of(dtype, lanes);
+    if (key == "b") return type_of(DType::Bool, lanes);
+    if (key == "c") return type_of(DType::Bool, condition_lanes);
+    if (key == "s") return suffix_of(dtype, lanes);
+    if (key == "width") return number(dtype, lanes, bit_width(dtype));
+    if (key == "width-1") return number(dtype, lanes, bit_width(dtype) - 1);
+    if (key == "k0") return number(dtype, lanes, 0);
+    if (key == "k1") return number(dtype, lanes, 1);
+    if (key == "k-1") return number(dtype, lanes, -1);
+    return operand[key[0] - '0'];
+  }
+};
+
+class Writer {
+ public:
+  explicit Writer(const UOp& program) : p_(analyze(program)) {}
+
+  std::string run(std::string_view kernel_name) {
+    entry();
+    for (const Node* n : p_.linear->src()) node(n);
+    WHIT_CHECK(open_.empty(), "a loop or IF is not closed");
+    line("ret void");
+    std::string out;
+    if (p_.n_zero_bytes)
+      out += fmt::format("@zeros = internal constant [{} x i8] zeroinitializer, align 64\n\n", p_.n_zero_bytes);
+    out += fmt::format(
+        "define void @{}(ptr noalias readonly %buffers, ptr noalias readonly %variables, ptr noalias %scratch, "
+        "i64 %first, i64 %last) nounwind {{\nentry:\n{}}}\n",
+        kernel_name, body_);
+    return out + metadata();
+  }
+
+ private:
+  // ---- text
+  void line(std::string_view text) {
+    body_ += "  ";
+    body_ += text;
+    body_ += '\n';
+  }
+  template <class... T>
+  void line(fmt::format_string<T...> f, T&&... args) {
+    line(std::string_view(fmt::format(f, std::forward<T>(args)...)));
+  }
+  void lines(std::string_view text) {
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      line(text.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  std::string fresh(const char* stem) { return fmt::format("%{}{}", stem, n_names_++); }
+  void label(const std::string& name) {
+    body_ += fmt::format("{}:\n", name);
+    block_ = name;
+  }
+
+  // ---- values
+  void define(const Node* n, const std::string& name) {
+    value_[n] = name;
+    const auto it = p_.spreads.find(n);
+    if (it == p_.spreads.end()) return;
+    for (const int64_t lanes : it->second) spread_[{n, lanes}] = spread(n->dtype, lanes, name);
+  }
+  std::string spread(DType dt, int64_t lanes, const std::string& scalar) {
+    const std::string d = fresh("s"), type = type_of(dt, lanes);
+    line("{}.one = insertelement {} poison, {} {}, i64 0", d, type, scalar_type(dt), scalar);
+    line("{} = shufflevector {} {}.one, {} poison, <{} x i32> zeroinitializer", d, type, d, type, lanes);
+    return d;
+  }
+  // The node as an operand of `lanes` lanes (0: a scalar).
+  std::string operand(const Node* n, int64_t lanes) {
+    while (n->op == Op::After) n = n->src()[0];
+    if (n->op == Op::Const) return splat(n->dtype, lanes, literal_of_bits(n->dtype, constant_bits(n)));
+    if (n->op == Op::Lanes) {
+      std::string text = "<";
+      for (int64_t i = 0; i < n->shape[0]; ++i) text += fmt::format("{}{} {}", i ? ", " : "", scalar_type(n->dtype), i);
+      return text + ">";
+    }
+    if (lanes == lanes_of(n)) {
+      const auto it = value_.find(n);
+      WHIT_CHECK(it != value_.end(), "{} is used before its place in the list", name(n->op));
+      return it->second;
+    }
+    WHIT_CHECK(lanes_of(n) == 0, "{} lanes used as {}", lanes_of(n), lanes);
+    const auto it = spread_.find({n, lanes});
+    return it != spread_.end() ? it->second : spread(n->dtype, lanes, operand(n, 0));
+  }
+
+  // ---- structure
+  void entry() {
+    block_ = "entry";
+    for (size_t i = 0; i < p_.params.size(); ++i) {
+      const int64_t slot = p_.signature.buffers[i].slot;
+      line("%data{0}.at = getelementptr ptr, ptr %buffers, i64 {0}", slot);
+      line("%data{0} = load ptr, ptr %data{0}.at", slot);
+    }
+    for (size_t i = 0; i < p_.variables.size(); ++i) {
+      const Node* n = p_.variables[i];
+      const std::string d = fmt::format("%var{}", i);
+      line("{}.at = getelementptr i64, ptr %variables, i64 {}", d, i);
+      line("{}.wide = load i64, ptr {}.at", d, d);
+      if (bit_width(n->dtype) < 64) line("{} = trunc i64 {}.wide to {}", d, d, scalar_type(n->dtype));
+      define(n, bit_width(n->dtype) < 64 ? d : d + ".wide");
+    }
+    for (const Node* n : p_.scratch) {
+      const int64_t id = n->arg.int_at(0);
+      line("%scratch{} = getelementptr i8, ptr %scratch, i64 {}", id, p_.scratch_offset.at(id));
+    }
+    for (const Node* n : p_.regs)
+      line("%acc{} = alloca {}", n->arg.int_at(0), type_of(n->dtype, lanes_of(n)));
+  }
+
+  void node(const Node* n) {
+    switch (n->op) {
+      case Op::Range:
+        return open_loop(n);
+      case Op::EndRange:
+        return close_loop(n->src()[0]);
+      case Op::If:
+        return open_if(n);
+      case Op::EndIf:
+        return close_if();
+      case Op::Load:
+        return load(n);
+      case Op::Store:
+        return store(n);
+      case Op::Cast:
+        return cast(n);
+      case Op::Bitcast:
+        return bitcast(n);
+      case Op::Vec:
+        return vec(n);
+      case Op::Lane:
+        return define(n, line_into("extractelement {} {}, i64 {}", type_of(n->dtype, lanes_of(n->src()[0])),
+                                   operand(n->src()[0], lanes_of(n->src()[0])), n->arg.as_int()));
+      case Op::Fold:
+        return fold(n);
+      case Op::Const:
+      case Op::Param:
+      case Op::Variable:
+      case Op::Lanes:
+      case Op::Reg:
+      case Op::Scratch:
+      case Op::Index:
+      case Op::After:
+        return;  // rendered at the entry or where they are used
+      default:
+        WHIT_CHECK(is_elementwise(n->op), "{} in a LINEAR", name(n->op));
+        return arithmetic(n);
+    }
+  }
+
+  template <class... T>
+  std::string line_into(fmt::format_string<T...> f, T&&... args) {
+    const std::string d = fresh("v");
+    line("{} = {}", d, fmt::format(f, std::forward<T>(args)...));
+    return d;
+  }
+
+  void open_loop(const Node* n) {
+    std::string first = "0", end;
+    bool may_be_empty = false;
+    const std::string r = fresh("r"), text = r.substr(1);
+    if (const auto it = p_.global_offset.find(n); it != p_.global_offset.end()) {
+      line("{0}.a = sub i64 %first, {1}\n  {0}.first = call i64 @llvm.smax.i64(i64 {0}.a, i64 0)", r, it->second);
+      line("{0}.b = sub i64 %last, {1}\n  {0}.end = call i64 @llvm.smin.i64(i64 {0}.b, i64 {2})", r, it->second,
+           range_size(n));
+      first = r + ".first";
+      end = r + ".end";
+      may_be_empty = true;
+    } else if (n->n_src > 0) {
+      end = operand(n->src()[0], 0);
+      if (const int width = bit_width(n->src()[0]->dtype); width < 64) {
+        line("{}.end = sext i{} {} to i64", r, width, end);
+        end = r + ".end";
+      }
+      may_be_empty = n->src()[0]->vmin < 1;
+    } else {
+      end = fmt::format("{}", range_size(n));
+      may_be_empty = range_size(n) < 1;
+    }
+    const std::string before = block_;
+    if (may_be_empty) {
+      line("{}.some = icmp slt i64 {}, {}", r, first, end);
+      line("br i1 {}.some, label %{}.loop, label %{}.done", r, text, text);
+    } else {
+      line("br label %{}.loop", text);
+    }
+    label(text + ".loop");
+    line("{} = phi i64 [ {}, %{} ], [ {}.next, %{}.latch ]", r, first, before, r, text);
+    open_.push_back({n, text, end});
+    std::string name = r;
+    if (bit_width(n->dtype) < 64) {
+      name = r + ".narrow";
+      line("{} = trunc i64 {} to {}", name, r, scalar_type(n->dtype));
+    }
+    define(n, name);
+  }
+  void close_loop(const Node* range) {
+    WHIT_CHECK(!open_.empty() && open_.back().node == range, "ENDRANGE of a loop that is not the innermost");
+    const Open o = open_.back();
+    open_.pop_back();
+    line("br label %{}.latch", o.text);
+    label(o.text + ".latch");
+    line("%{0}.next = add nuw nsw i64 %{0}, 1", o.text);
+    line("%{0}.more = icmp slt i64 %{0}.next, {1}", o.text, o.end);
+    line("br i1 %{0}.more, label %{0}.loop, label %{0}.done", o.text);
+    label(o.text + ".done");
+  }
+  void open_if(const Node* n) {
+    const std::string text = fresh("if").substr(1);
+    line("br i1 {}, label %{}.then, label %{}.done", operand(n->src()[0], 0), text, text);
+    label(text + ".then");
+    open_.push_back({n, text, ""});
+  }
+  void close_if() {
+    WHIT_CHECK(!open_.empty() && open_.back().node->op == Op::If, "ENDIF without its IF");
+    const std::string text = open_.back().text;
+    open_.pop_back();
+    line("br label %{}.done", text);
+    label(text + ".done");
+  }
+
+  // ---- memory
+  std::string base_of(const Node* storage) const {
+    const int64_t id = storage->arg.int_at(0);
+    const char* stem = storage->op == Op::Param ? "data" : storage->op == Op::Reg ? "acc" : "scratch";
+    return fmt::format("%{}{}", stem, id);
+  }
+  size_t scope_of(const Node* storage) const {
+    if (storage->op != Op::Param) return p_.params.size();
+    size_t i = 0;
+    while (p_.params[i]->arg.int_at(0) != storage->arg.int_at(0)) ++i;
+    return i;
+  }
+  size_t n_scopes() const { return p_.params.size() + (p_.scratch.empty() ? 0 : 1); }
+  // The alias scope of an access, as the end of its line.
+  std::string scope(const Node* storage) const {
+    if (storage->op == Op::Reg || n_scopes() < 2) return "";
+    const size_t s = scope_of(storage);
+    return fmt::format(", !alias.scope !{}, !noalias !{}", 1 + n_scopes() + s, 1 + 2 * n_scopes() + s);
+  }
+  std::string metadata() const {
+    if (n_scopes() < 2) return "";
+    std::string out = "\n!0 = distinct !{!0}\n";
+    for (size_t i = 0; i < n_scopes(); ++i) out += fmt::format("!{0} = distinct !{{!{0}, !0}}\n", 1 + i);
+    for (size_t i = 0; i < n_scopes(); ++i) out += fmt::format("!{} = !{{!{}}}\n", 1 + n_scopes() + i, 1 + i);
+    for (size_t i = 0; i < n_scopes(); ++i) {
+      std::string others;
+      for (size_t j = 0; j < n_scopes(); ++j)
+        if (j != i) others += fmt::format("{}!{}", others.empty() ? "" : ", ", 1 + j);
+      out += fmt::format("!{} = !{{{}}}\n", 1 + 2 * n_scopes() + i, others);
+    }
+    return out;
+  }
+
+  std::string address(const Access& a, DType dt) {
+    if (!a.index) return base_of(a.storage);
+    const int64_t lanes = lanes_of(a.index);
+    std::string at = operand(a.index, lanes), type = type_of(a.index->dtype, lanes);
+    if (is_unsigned(a.index->dtype) && bit_width(a.index->dtype) < 64) {  // getelementptr sign-extends
+      at = line_into("zext {} {} to {}", type, at, vector_of("i64", lanes));
+      type = vector_of("i64", lanes);
+    }
+    const std::string d = fresh("p");
+    line("{} = getelementptr {}, ptr {}, {} {}", d, memory_type(dt, 0), base_of(a.storage), type, at);
+    return d;
+  }
+  static std::string mask_type(int64_t lanes) { return fmt::format("<{} x i1>", lanes); }
+  std::string mask_of(const Access& a) {
+    return a.gate ? operand(a.gate, a.lanes) : splat(DType::Bool, a.lanes, "true");
+  }
+
+  void load(const Node* n) {
+    const Access a = access_of(n);
+    const bool is_reg = a.storage->op == Op::Reg;
+    const std::string type = is_reg ? type_of(n->dtype, a.lanes) : memory_type(n->dtype, a.lanes);
+    const int64_t align = element_bytes(n->dtype);
+    std::string at = address(a, n->dtype), d = fresh("v");
+    if (a.lanes > 0 && !a.contiguous) {
+      line("{} = call {} @llvm.masked.gather.{}.v{}p0({} {}, i32 {}, {} {}, {} zeroinitializer){}", d, type,
+           memory_suffix(n->dtype, a.lanes), a.lanes, vector_of("ptr", a.lanes), at, align, mask_type(a.lanes),
+           mask_of(a), type, scope(a.storage));
+    } else if (a.gate && lanes_of(a.gate) > 0) {
+      line("{} = call {} @llvm.masked.load.{}.p0(ptr {}, i32 {}, {} {}, {} zeroinitializer){}", d, type,
+           memory_suffix(n->dtype, a.lanes), at, align, mask_type(a.lanes), mask_of(a), type, scope(a.storage));
+    } else {
+      if (a.gate) at = line_into("select i1 {}, ptr {}, ptr @zeros", operand(a.gate, 0), at);
+      line("{} = load {}, ptr {}{}{}", d, type, at, is_reg ? "" : fmt::format(", align {}", align), scope(a.storage));
+    }
+    if (n->dtype == DType::Bool && !is_reg)
+      d = line_into("icmp ne {} {}, {}", type, d, splat(DType::Int8, a.lanes, "0"));
+    define(n, d);
+  }
+  static std::string memory_suffix(DType dt, int64_t lanes) {
+    return suffix_of(dt == DType::Bool ? DType::Int8 : dt, lanes);
+  }
+
+  void store(const Node* n) {
+    const Access a = access_of(n);
+    const Node* v = n->src()[1];
+    const bool is_reg = a.storage->op == Op::Reg;
+    std::string value = operand(v, a.lanes);
+    std::string type = type_of(v->dtype, a.lanes);
+    if (v->dtype == DType::Bool && !is_reg) {
+      value = line_into("zext {} {} to {}", type, value, memory_type(v->dtype, a.lanes));
+      type = memory_type(v->dtype, a.lanes);
+    }
+    const int64_t align = element_bytes(v->dtype);
+    const std::string at = address(a, v->dtype);
+    if (a.lanes > 0 && !a.contiguous) {
+      line("call void @llvm.masked.scatter.{}.v{}p0({} {}, {} {}, i32 {}, {} {}){}", memory_suffix(v->dtype, a.lanes),
+           a.lanes, type, value, vector_of("ptr", a.lanes), at, align, mask_type(a.lanes), mask_of(a),
+           scope(a.storage));
+      return;
+    }
+    if (a.gate && lanes_of(a.gate) > 0) {
+      line("call void @llvm.masked.store.{}.p0({} {}, ptr {}, i32 {}, {} {}){}", memory_suffix(v->dtype, a.lanes),
+           type, value, at, align, mask_type(a.lanes), mask_of(a), scope(a.storage));
+      return;
+    }
+    const std::string text = a.gate ? fresh("g").substr(1) : "";
+    if (a.gate) {
+      line("br i1 {}, label %{}.then, label %{}.done", operand(a.gate, 0), text, text);
+      label(text + ".then");
+    }
+    line("store {} {}, ptr {}{}{}", type, value, at, is_reg ? "" : fmt::format(", align {}", align), scope(a.storage));
+    if (a.gate) {
+      line("br label %{}.done", text);
+      label(text + ".done");
+    }
+  }
+
+  // ---- arithmetic
+  std::string apply(const TextRow& row, DType dt, int64_t lanes, std::span<const std::string> operands,
+                    int64_t condition_lanes = 0) {
+    RowText text;
+    text.dest = fresh("v");
+    text.dtype = dt;
+    text.lanes = lanes;
+    text.condition_lanes = condition_lanes;
+    for (size_t i = 0; i < operands.size(); ++i) text.operand[i] = operands[i];
+    lines(expand(row.text, text));
+    return text.dest;
+  }
+  const TextRow& must_find_row(Op op, DType dt, const Node* n) const {
+    const TextRow* row = find_row(kRows, op, dt, n);
+    WHIT_CHECK(row && (class_of(dt) != kHalf || op == Op::Where), "{} of {} has no LLVM text", name(op), name(dt));
+    return *row;
+  }
+  void arithmetic(const Node* n) {
+    const DType dt = operand_dtype(n);
+    const int64_t lanes = lanes_of(n);
+    SmallVec<std::string, 3> operands;
+    int64_t condition_lanes = 0;
+    for (size_t i = 0; i < n->n_src; ++i) {
+      const Node* s = n->src()[i];
+      const bool scalar_condition = n->op == Op::Where && i == 0 && lanes_of(s) == 0;
+      if (n->op == Op::Where && i == 0) condition_lanes = lanes_of(s);
+      operands.push_back(operand(s, scalar_condition ? 0 : lanes));
+    }
+    define(n, apply(must_find_row(n->op, dt, n), dt, lanes, operands, condition_lanes));
+  }
+
+  void cast(const Node* n) {
+    const Node* s = n->src()[0];
+    const int64_t lanes = lanes_of(n);
+    define(n, cast_value(s->dtype, n->dtype, lanes, operand(s, lanes)));
+  }
+  // Float to int saturates to int64 first, whatever the width.
+  std::string cast_value(DType from, DType to, int64_t lanes, const std::string& v) {
+    const std::string type = type_of(from, lanes), result = type_of(to, lanes);
+    const bool from_float = is_float(from), to_float = is_float(to);
+    for (const DType dt : {from, to})
+      WHIT_CHECK(!is_float(dt) || dt >= DType::Float32 || dt == DType::Float16, "CAST of {} to {} has no LLVM text",
+                 name(from), name(to));
+    if (to == DType::Bool)
+      return line_into("{} {} {}, {}", from_float ? "fcmp une" : "icmp ne", type, v,
+                       splat(from, lanes, literal_of_bits(from, 0)));
+    if (from_float && to_float) {
+      if (from == to) return v;
+      return line_into("{} {} {} to {}", bit_width(from) < bit_width(to) ? "fpext" : "fptrunc", type, v, result);
+    }
+    if (to_float)
+      return line_into("{} {} {} to {}", is_unsigned(from) || from == DType::Bool ? "uitofp" : "sitofp", type, v, result);
+    if (from_float) {
+      const std::string wide = line_into("call {} @llvm.fptosi.sat.{}.{}({} {})", type_of(DType::Int64, lanes),
+                                         suffix_of(DType::Int64, lanes), suffix_of(from, lanes), type, v);
+      return cast_value(DType::Int64, to, lanes, wide);
+    }
+    if (bit_width(from) == bit_width(to)) return v;
+    const char* how = bit_width(from) > bit_width(to)                  ? "trunc"
+                      : is_unsigned(from) || from == DType::Bool ? "zext"
+                                                                 : "sext";
+    return line_into("{} {} {} to {}", how, type, v, result);
+  }
+
+  // Bools are one bit here but a byte that is 0 or 1 in memory.
+  void bitcast(const Node* n) {
+    const Node* s = n->src()[0];
+    const int64_t lanes = lanes_of(s);
+    std::string v = operand(s, lanes), type = type_of(s->dtype, lanes);
+    if (s->dtype == n->dtype) return define(n, v);
+    if (s->dtype == DType::Bool) {
+      v = line_into("zext {} {} to {}", type, v, type_of(DType::Int8, lanes));
+      type = type_of(DType::Int8, lanes);
+    }
+    const DType to = n->dtype == DType::Bool ? DType::Int8 : n->dtype;
+    const std::string result = type_of(to, lanes_of(n));
+    if (type != result) v = line_into("bitcast {} {} to {}", type, v, result);
+    if (n->dtype == DType::Bool) v = line_into("icmp ne {} {}, {}", result, v, splat(to, lanes_of(n), "0"));
+    define(n, v);
+  }
+
+  void vec(const Node* n) {
+    const std::string type = type_of(n->dtype, lanes_of(n));
+    std::string v = "poison";
+    for (size_t i = 0; i < n->n_src; ++i)
+      v = line_into("insertelement {} {}, {} {}, i64 {}", type, v, scalar_type(n->dtype), operand(n->src()[i], 0), i);
+    define(n, v);
+  }
+
+  void fold(const Node* n) {
+    const Op op = monoid_op(n->arg);
+    const TextRow& row = must_find_row(op, n->dtype, nullptr);
+    int64_t lanes = lanes_of(n->src()[0]);
+    std::string v = operand(n->src()[0], lanes);
+    WHIT_CHECK(std::has_single_bit(static_cast<uint64_t>(lanes)), "FOLD of {} lanes", lanes);
+    for (; lanes > 1; lanes /= 2) {
+      std::string halves[2];
+      for (int64_t half = 0; half < 2; ++half) {
+        std::string pick;
+        for (int64_t i = 0; i < lanes / 2; ++i) pick += fmt::format("{}i32 {}", i ? ", " : "", half * lanes / 2 + i);
+        const std::string type = type_of(n->dtype, lanes);
+        halves[half] =
+            line_into("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, v, type, lanes / 2, pick);
+      }
+      v = apply(row, n->dtype, lanes / 2, halves);
+    }
+    define(n, line_into("extractelement {} {}, i64 0", type_of(n->dtype, 1), v));
+  }
+
+  struct Open {
+    const Node* node;
+    std::string text, end;
+  };
+  struct SpreadKey {
+    const Node* node;
+    int64_t lanes;
+    bool operator==(const SpreadKey&) const = default;
+  };
+  struct SpreadHash {
+    size_t operator()(const SpreadKey& k) const {
+      return std::hash<const Node*>()(k.node) * 31 + static_cast<size_t>(k.lanes);
+    }
+  };
+  LinearProgram p_;
+  std::string body_, block_;
+  int64_t n_names_ = 0;
+  std::vector<Open> open_;
+  std::unordered_map<const Node*, std::string> value_;
+  std::unordered_map<SpreadKey, std::string, SpreadHash> spread_;
+};
+
+}  // namespace
+
+std::string render_llvm(const UOp& program, std::string_view kernel_name, const Target&) {
+  return Writer(program).run(kernel_name);
+}
+
+}  // namespace whit::render

@@ -1,0 +1,218 @@
+#include "render/program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "ir/build.h"
+#include "ir/eval.h"
+
+namespace whit::render {
+namespace {
+
+int64_t aligned_to_64(int64_t n) { return (n + 63) / 64 * 64; }
+
+void want_spread(LinearProgram& p, const Node* scalar, int64_t lanes) {
+  if (lanes == 0 || lanes_of(scalar) != 0 || scalar->op == Op::Const) return;
+  std::vector<int64_t>& have = p.spreads[scalar];
+  if (std::find(have.begin(), have.end(), lanes) == have.end()) have.push_back(lanes);
+}
+
+// A memory access of the list: which buffers it touches, and which of its scalars it needs as lanes.
+void note_access(LinearProgram& p, const Node* n, std::map<int64_t, KernelSignature::Buffer>& buffers) {
+  const Access a = access_of(n);
+  if (a.storage->op == Op::Param) {
+    KernelSignature::Buffer& b = buffers.at(a.storage->arg.int_at(0));
+    (n->op == Op::Load ? b.is_read : b.is_written) = true;
+  }
+  if (n->op == Op::Store) want_spread(p, n->src()[1], a.lanes);
+  if (!a.gate) return;
+  if (!a.contiguous) want_spread(p, a.gate, a.lanes);
+  if (n->op == Op::Load && lanes_of(a.gate) == 0 && (a.contiguous || a.lanes == 0))
+    p.n_zero_bytes = std::max(p.n_zero_bytes, element_bytes(n->dtype) * std::max<int64_t>(a.lanes, 1));
+}
+
+void note_operands(LinearProgram& p, const Node* n) {
+  const int64_t lanes = lanes_of(n);
+  for (const Node* s : n->src())
+    if (n->op != Op::Where || s != n->src()[0] || lanes_of(s)) want_spread(p, s, lanes);
+  // The same scalar may be WHERE's condition and a value.
+  if (n->op == Op::Where)
+    for (size_t i = 1; i < 3; ++i) want_spread(p, n->src()[i], lanes);
+}
+
+bool stores_to_memory(const Node* n) { return n->op == Op::Store && access_of(n).storage->op == Op::Param; }
+
+// GLOBAL extents stand one after another in the launch space, in the order of the list.
+void place_globals(LinearProgram& p) {
+  int64_t total = 0, open = 0;
+  bool stray_store = false;
+  for (const Node* n : p.linear->src()) {
+    if (n->op == Op::Range && axis_type(n) == AxisType::Global) {
+      WHIT_CHECK(open == 0, "a GLOBAL range inside another");
+      WHIT_CHECK(n->n_src == 0, "a GLOBAL range of symbolic size");
+      p.global_offset[n] = total;
+      total += range_size(n);
+      ++open;
+    } else if (n->op == Op::EndRange && axis_type(n->src()[0]) == AxisType::Global) {
+      --open;
+    } else if (stores_to_memory(n)) {
+      stray_store |= open == 0;
+    }
+  }
+  p.signature.has_global = !p.global_offset.empty();
+  if (!p.signature.has_global) return;
+  WHIT_CHECK(!stray_store, "a STORE outside the GLOBAL ranges of its kernel would be done by every thread");
+  p.signature.n_global = total;
+}
+
+}  // namespace
+
+const Node* storage_of(const Node* n) {
+  while (n->op == Op::After) n = n->src()[0];
+  WHIT_CHECK(n->op == Op::Param || n->op == Op::Scratch || n->op == Op::Reg, "{} is no storage", name(n->op));
+  return n;
+}
+
+Access access_of(const Node* n) {
+  Access a;
+  const Node* at = n->src()[0];
+  while (at->op == Op::After) at = at->src()[0];
+  if (at->op == Op::Reg) {
+    a.storage = at;
+    a.lanes = lanes_of(at);
+    a.contiguous = true;
+    return a;
+  }
+  WHIT_CHECK(at->op == Op::Index, "{} of {}", name(n->op), name(at->op));
+  a.storage = storage_of(at->src()[0]);
+  a.index = at->src()[1];
+  if (at->n_src > 2 && !(at->src()[2]->op == Op::Const && at->src()[2]->arg.to_int() == 1)) a.gate = at->src()[2];
+  const int64_t index_lanes = lanes_of(a.index);
+  a.lanes = n->op == Op::Load ? lanes_of(n) : std::max(lanes_of(n->src()[1]), index_lanes);
+  if (n->op == Op::Store && a.lanes == 0 && a.gate) a.lanes = lanes_of(a.gate);
+  a.contiguous = a.lanes > 0 && index_lanes == 0;
+  return a;
+}
+
+LinearProgram analyze(const UOp& program) {
+  LinearProgram p;
+  p.linear = program;
+  if (program.op() == Op::Program) {
+    for (const UOp& s : program.srcs())
+      if (s.op() == Op::Linear) p.linear = s;
+  }
+  WHIT_CHECK(p.linear.op() == Op::Linear, "a renderer wants a LINEAR, not {}", name(program.op()));
+  std::map<int64_t, KernelSignature::Buffer> buffers;
+  std::map<int64_t, const Node*> params, scratch, regs;
+  std::map<std::string, const Node*, std::less<>> variables;
+  for (const Node* n : toposort(p.linear)) {
+    switch (n->op) {
+      case Op::Param: {
+        const int64_t slot = n->arg.int_at(0);
+        params[slot] = n;
+        buffers[slot] = {slot, n->dtype, n->shape.numel(), false, false};
+        break;
+      }
+      case Op::Scratch:
+        scratch[n->arg.int_at(0)] = n;
+        break;
+      case Op::Reg:
+        regs[n->arg.int_at(0)] = n;
+        break;
+      case Op::Variable:
+        variables[std::string(n->arg.at(0).as_str())] = n;
+        break;
+      default:
+        break;
+    }
+  }
+  for (const Node* n : p.linear->src()) {
+    if (n->op == Op::Load || n->op == Op::Store)
+      note_access(p, n, buffers);
+    else if (is_elementwise(n->op))
+      note_operands(p, n);
+  }
+  for (const auto& [slot, n] : params) p.params.push_back(n);
+  for (const auto& [slot, b] : buffers) p.signature.buffers.push_back(b);
+  for (const auto& [id, n] : regs) p.regs.push_back(n);
+  for (const auto& [text, n] : variables) {
+    p.variables.push_back(n);
+    p.signature.variables.push_back(text);
+  }
+  for (const auto& [id, n] : scratch) {
+    p.scratch.push_back(n);
+    p.scratch_offset[id] = p.signature.scratch_bytes;
+    p.signature.scratch_bytes += aligned_to_64(n->shape.numel() * element_bytes(n->dtype));
+  }
+  place_globals(p);
+  return p;
+}
+
+Class class_of(DType dt) {
+  if (dt == DType::Bool) return kBool;
+  if (dt == DType::Float32 || dt == DType::Float64) return kFloat;
+  if (is_float(dt)) return kHalf;
+  return is_unsigned(dt) ? kUnsigned : kSigned;
+}
+
+bool divisor_is_safe(const Node* n) {
+  const Node* y = n->src()[1];
+  if (y->dtype == DType::UInt64) return y->op == Op::Const && y->arg.to_int() != 0;
+  return y->vmin > 0 || y->vmax < -1;
+}
+
+bool shift_is_in_range(const Node* n) {
+  const Node* y = n->src()[1];
+  const int64_t width = bit_width(y->dtype);
+  if (y->dtype == DType::UInt64) return y->op == Op::Const && y->arg.to_int() >= 0 && y->arg.to_int() < width;
+  return y->vmin >= 0 && y->vmax < width;
+}
+
+bool right_is_a_number(const Node* n) {
+  const Node* y = n->src()[1];
+  return y->op == Op::Const && is_float(y->dtype) && !y->arg.is_invalid() && !std::isnan(y->arg.to_double());
+}
+
+const TextRow* find_row(std::span<const TextRow> table, Op op, DType dt, const Node* n) {
+  const Class c = class_of(dt);
+  for (const TextRow& row : table)
+    if (row.op == op && (row.classes & c) && (!row.when || (n && row.when(n)))) return &row;
+  return nullptr;
+}
+
+std::string expand(std::string_view text, const Filler& filler) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    // A brace that opens no placeholder is text: C has braces of its own, always followed by a space or brace.
+    const size_t close = text[i] == '{' ? text.find('}', i) : std::string_view::npos;
+    if (close == std::string_view::npos || close == i + 1 || text[i + 1] == ' ') {
+      out.push_back(text[i++]);
+    } else {
+      out += filler.value(text.substr(i + 1, close - i - 1));
+      i = close + 1;
+    }
+  }
+  return out;
+}
+
+uint64_t constant_bits(const Node* constant) {
+  if (constant->arg.is_invalid()) return 0;
+  const Scalar v = scalar_of(UOp(constant));
+  if (!is_float(v.dtype)) return static_cast<uint64_t>(v.i);
+  uint64_t bits = 0;
+  write_element(v.dtype, &bits, 0, v);
+  return bits;
+}
+
+Op monoid_op(const Arg& arg) {
+  const std::string_view m = arg.kind() == Arg::Kind::Str ? arg.as_str() : arg.at(0).as_str();
+  if (m == "add") return Op::Add;
+  if (m == "mul") return Op::Mul;
+  if (m == "max") return Op::Max;
+  WHIT_CHECK(m == "min", "unknown monoid '{}'", m);
+  return Op::Min;
+}
+
+}  // namespace whit::render

@@ -1,0 +1,49 @@
+#include "render/renderer.h"
+
+#include "base/text.h"
+#include "render/program.h"
+
+namespace whit {
+
+namespace render {
+std::string render_llvm(const UOp& program, std::string_view kernel_name, const Target& target);
+std::string render_c(const UOp& program, std::string_view kernel_name, const Target& target);
+}  // namespace render
+
+namespace {
+
+// Both CPU renderers have the same ops, so that decompose gives both the same program and they agree bit for bit.
+Caps cpu_caps() {
+  Caps c;
+  for (int i = 0; i < kNumOps; ++i)
+    if (is_elementwise(static_cast<Op>(i))) c.ops.set(static_cast<size_t>(i));
+  for (const Op op : {Op::Exp2, Op::Log2, Op::Sin, Op::FloorDiv, Op::FloorMod, Op::Pow, Op::Threefry})
+    c.ops.reset(static_cast<size_t>(op));
+  for (const DType dt : {DType::Float32, DType::Float64}) c.arith.set(static_cast<size_t>(dt));
+  for (const DType dt : {DType::Float16, DType::Float32, DType::Float64}) c.converts.set(static_cast<size_t>(dt));
+  return c;
+}
+
+const std::vector<Renderer>& renderers() {
+  static const std::vector<Renderer> all = {{"llvm", cpu_caps(), render::render_llvm},
+                                            {"c", cpu_caps(), render::render_c}};
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string> renderer_names() {
+  std::vector<std::string> names;
+  for (const Renderer& r : renderers()) names.emplace_back(r.name);
+  return names;
+}
+
+const Renderer& renderer_by_name(std::string_view name) {
+  for (const Renderer& r : renderers())
+    if (name == r.name) return r;
+  raise(ErrorKind::Key, fmt::format("no renderer '{}'; there are {}", name, join(renderer_names(), ", ")));
+}
+
+KernelSignature signature_of(const UOp& program) { return render::analyze(program).signature; }
+
+}  // namespace whit

@@ -1,0 +1,46 @@
+// Renderers: a LINEAR program (docs/ir.md, section 4) as source text.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/uop.h"
+#include "rules/decompose.h"
+
+namespace whit {
+
+/// What a kernel is rendered for.
+struct Target {
+  std::string arch;  ///< "x86_64,native": as the compiler of the device understands it
+};
+
+struct Renderer {
+  const char* name;  ///< "llvm": LLVM IR text; "c": C for clang or gcc
+  Caps caps;         ///< what decompose has to leave
+  /// The source of `void KERNEL_NAME(void* const* buffers, const int64_t* variables, void* scratch, int64_t first,
+  /// int64_t last)`. `program` is a PROGRAM or its LINEAR. Equal programs give equal texts.
+  /// errors: Internal, for a program that is not as docs/ir.md says
+  std::string (*render)(const UOp& program, std::string_view kernel_name, const Target& target);
+};
+
+/// errors: Key, naming the renderers that there are
+const Renderer& renderer_by_name(std::string_view name);
+std::vector<std::string> renderer_names();
+
+/// What the caller of a kernel has to know, of a PROGRAM or LINEAR.
+struct KernelSignature {
+  struct Buffer {
+    int64_t slot;
+    DType dtype;
+    int64_t n_elems;
+    bool is_read, is_written;
+  };
+  std::vector<Buffer> buffers;         ///< ascending by slot
+  std::vector<std::string> variables;  ///< in the order in which the kernel reads them: by name
+  int64_t scratch_bytes = 0;           ///< of each thread; starts at a multiple of 64
+  int64_t n_global = 1;                ///< the launch space is [0, n_global)
+  bool has_global = false;             ///< without a GLOBAL range the kernel is one call of [0, 1)
+};
+KernelSignature signature_of(const UOp& program);
+
+}  // namespace whit
