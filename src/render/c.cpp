@@ -168,9 +168,9 @@ std::string literal_of_bits(DType dt, uint64_t bits) {
 // A scalar's text as all lanes of a vector; a bool becomes a mask.
 std::string spread_text(DType dt, int64_t lanes, const std::string& scalar) {
   const std::string one = dt == DType::Bool ? fmt::format("-{}", scalar) : scalar;
-  std::string text = fmt::format("({}){{", type_of(dt, lanes));
+  std::string text = fmt::format("(({}){{", type_of(dt, lanes));
   for (int64_t i = 0; i < lanes; ++i) text += (i ? ", " : "") + one;
-  return text + "}";
+  return text + "})";  // in parentheses, because a macro would take the commas apart
 }
 
 struct RowText final : Filler {
@@ -284,9 +284,9 @@ class Writer {
       return lanes ? spread_text(n->dtype, lanes, literal) : literal;
     }
     if (n->op == Op::Lanes) {
-      std::string text = fmt::format("({}){{", type(n->dtype, lanes_of(n)));
+      std::string text = fmt::format("(({}){{", type(n->dtype, lanes_of(n)));
       for (int64_t i = 0; i < n->shape[0]; ++i) text += fmt::format("{}{}", i ? ", " : "", i);
-      return text + "}";
+      return text + "})";
     }
     const auto it = value_.find(n);
     WHIT_CHECK(it != value_.end(), "{} is used before its place in the list", name(n->op));
