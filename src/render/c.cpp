@@ -136,7 +136,8 @@ std::string float_literal(DType dt, uint64_t bits) {
   const char* f = is_f32 ? "f" : "";
   const char* sign = bits >> (is_f32 ? 31 : 63) ? "-" : "";
   // A NaN's payload, which the sign and the quiet bit are not part of.
-  if (v != v) return fmt::format("({}__builtin_nan{}(\"0x{:x}\"))", sign, f, bits & (is_f32 ? 0x3FFFFF : 0x7FFFFFFFFFFFF));
+  if (v != v)
+    return fmt::format("({}__builtin_nan{}(\"0x{:x}\"))", sign, f, bits & (is_f32 ? 0x3FFFFF : 0x7FFFFFFFFFFFF));
   if (v - v != 0) return fmt::format("({}__builtin_inf{}())", sign, f);
   return *sign ? fmt::format("({:a}{})", v, f) : fmt::format("{:a}{}", v, f);
 }
@@ -248,10 +249,10 @@ class Writer {
   }
   void declare(const std::string& element, int bytes, int64_t lanes) {
     WHIT_CHECK(std::has_single_bit(static_cast<uint64_t>(lanes)), "C has no vectors of {} lanes", lanes);
-    vector_types_.insert(fmt::format(
-        "typedef {0} {0}x{1} __attribute__((vector_size({2})));\n"
-        "typedef {0} {0}x{1}_u __attribute__((vector_size({2}), aligned({3}), may_alias));\n",
-        element, lanes, bytes * lanes, bytes));
+    vector_types_.insert(
+        fmt::format("typedef {0} {0}x{1} __attribute__((vector_size({2})));\n"
+                    "typedef {0} {0}x{1}_u __attribute__((vector_size({2}), aligned({3}), may_alias));\n",
+                    element, lanes, bytes * lanes, bytes));
   }
   // The types that rows, masks and conversions of such a vector mention.
   void declare_family(DType dt, int64_t lanes) {

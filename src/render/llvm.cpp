@@ -92,10 +92,12 @@ constexpr TextRow kRows[] = {
      "{d} = select {b} {d}.in, {t} {d}.up, {t} {k0}"},
     {Op::Shr, kSigned, shift_is_in_range, "{d} = ashr {t} {0}, {1}"},
     {Op::Shr, kSigned, nullptr,
-     "{d}.in = icmp ult {t} {1}, {width}\n{d}.by = select {b} {d}.in, {t} {1}, {t} {width-1}\n{d} = ashr {t} {0}, {d}.by"},
+     "{d}.in = icmp ult {t} {1}, {width}\n{d}.by = select {b} {d}.in, {t} {1}, {t} {width-1}\n{d} = ashr {t} {0}, "
+     "{d}.by"},
     {Op::Shr, kUnsigned, shift_is_in_range, "{d} = lshr {t} {0}, {1}"},
     {Op::Shr, kUnsigned, nullptr,
-     "{d}.in = icmp ult {t} {1}, {width}\n{d}.by = select {b} {d}.in, {t} {1}, {t} {k0}\n{d}.down = lshr {t} {0}, {d}.by\n"
+     "{d}.in = icmp ult {t} {1}, {width}\n{d}.by = select {b} {d}.in, {t} {1}, {t} {k0}\n{d}.down = lshr {t} {0}, "
+     "{d}.by\n"
      "{d} = select {b} {d}.in, {t} {d}.down, {t} {k0}"},
     // A bool is one bit wide: any shift by 1 empties it.
     {Op::Shl, kBool, nullptr, "{d}.not = xor {t} {1}, {k1}\n{d} = and {t} {0}, {d}.not"},
@@ -129,7 +131,9 @@ std::string vector_of(const std::string& type, int64_t lanes) {
   return lanes ? fmt::format("<{} x {}>", lanes, type) : type;
 }
 std::string type_of(DType dt, int64_t lanes) { return vector_of(scalar_type(dt), lanes); }
-std::string memory_type(DType dt, int64_t lanes) { return vector_of(dt == DType::Bool ? "i8" : scalar_type(dt), lanes); }
+std::string memory_type(DType dt, int64_t lanes) {
+  return vector_of(dt == DType::Bool ? "i8" : scalar_type(dt), lanes);
+}
 std::string suffix_of(DType dt, int64_t lanes) {
   const char kind = dt == DType::Float16 || dt == DType::Float32 || dt == DType::Float64 ? 'f' : 'i';
   const std::string scalar = fmt::format("{}{}", kind, bit_width(dt));
@@ -281,8 +285,7 @@ class Writer {
       const int64_t id = n->arg.int_at(0);
       line("%scratch{} = getelementptr i8, ptr %scratch, i64 {}", id, p_.scratch_offset.at(id));
     }
-    for (const Node* n : p_.regs)
-      line("%acc{} = alloca {}", n->arg.int_at(0), type_of(n->dtype, lanes_of(n)));
+    for (const Node* n : p_.regs) line("%acc{} = alloca {}", n->arg.int_at(0), type_of(n->dtype, lanes_of(n)));
   }
 
   void node(const Node* n) {
@@ -490,8 +493,8 @@ class Writer {
       return;
     }
     if (a.gate && lanes_of(a.gate) > 0) {
-      line("call void @llvm.masked.store.{}.p0({} {}, ptr {}, i32 {}, {} {}){}", memory_suffix(v->dtype, a.lanes),
-           type, value, at, align, mask_type(a.lanes), mask_of(a), scope(a.storage));
+      line("call void @llvm.masked.store.{}.p0({} {}, ptr {}, i32 {}, {} {}){}", memory_suffix(v->dtype, a.lanes), type,
+           value, at, align, mask_type(a.lanes), mask_of(a), scope(a.storage));
       return;
     }
     const std::string text = a.gate ? fresh("g").substr(1) : "";
@@ -557,14 +560,15 @@ class Writer {
       return line_into("{} {} {} to {}", bit_width(from) < bit_width(to) ? "fpext" : "fptrunc", type, v, result);
     }
     if (to_float)
-      return line_into("{} {} {} to {}", is_unsigned(from) || from == DType::Bool ? "uitofp" : "sitofp", type, v, result);
+      return line_into("{} {} {} to {}", is_unsigned(from) || from == DType::Bool ? "uitofp" : "sitofp", type, v,
+                       result);
     if (from_float) {
       const std::string wide = line_into("call {} @llvm.fptosi.sat.{}.{}({} {})", type_of(DType::Int64, lanes),
                                          suffix_of(DType::Int64, lanes), suffix_of(from, lanes), type, v);
       return cast_value(DType::Int64, to, lanes, wide);
     }
     if (bit_width(from) == bit_width(to)) return v;
-    const char* how = bit_width(from) > bit_width(to)                  ? "trunc"
+    const char* how = bit_width(from) > bit_width(to)            ? "trunc"
                       : is_unsigned(from) || from == DType::Bool ? "zext"
                                                                  : "sext";
     return line_into("{} {} {} to {}", how, type, v, result);
@@ -607,8 +611,7 @@ class Writer {
         std::string pick;
         for (int64_t i = 0; i < lanes / 2; ++i) pick += fmt::format("{}i32 {}", i ? ", " : "", half * lanes / 2 + i);
         const std::string type = type_of(n->dtype, lanes);
-        halves[half] =
-            line_into("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, v, type, lanes / 2, pick);
+        halves[half] = line_into("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, v, type, lanes / 2, pick);
       }
       v = apply(row, n->dtype, lanes / 2, halves);
     }

@@ -50,9 +50,9 @@ Class class_of(DType dt);
 
 /// What rows ask about the operands beyond their dtype.
 using When = bool (*)(const Node* n);
-bool divisor_is_safe(const Node* n);     ///< neither 0 nor -1
-bool shift_is_in_range(const Node* n);   ///< within the width
-bool right_is_a_number(const Node* n);   ///< the second operand is a constant and not NaN
+bool divisor_is_safe(const Node* n);    ///< neither 0 nor -1
+bool shift_is_in_range(const Node* n);  ///< within the width
+bool right_is_a_number(const Node* n);  ///< the second operand is a constant and not NaN
 
 struct TextRow {
   Op op;

@@ -11,7 +11,6 @@ namespace {
 
 using testing::Program;
 
-
 class RenderMemory : public ::testing::TestWithParam<const char*> {
  protected:
   void run(const Program& p, std::vector<void*> buffers, int64_t n = 1, std::vector<int64_t> variables = {}) {
@@ -158,7 +157,8 @@ TEST_P(RenderMemory, FoldsVecsAndLanes) {
     const UOp last = p.add(UOp::make(Op::Lane, DType::Float32, {v}, Arg(lanes - 1)));
     const UOp first = p.add(UOp::make(Op::Lane, DType::Float32, {v}, Arg(0)));
     const UOp pair = p.add(UOp::make(Op::Vec, DType::Float32, {last, first}));
-    p.store(index(out, idx(4)), p.add(UOp::make(Op::Fold, DType::Float32, {p.alu(Op::Sub, {pair, first})}, Arg("add"))));
+    p.store(index(out, idx(4)),
+            p.add(UOp::make(Op::Fold, DType::Float32, {p.alu(Op::Sub, {pair, first})}, Arg("add"))));
     p.end(r);
     std::vector<float> x(static_cast<size_t>(lanes)), y(5);
     for (size_t i = 0; i < x.size(); ++i) x[i] = 1.0f / static_cast<float>(i + 3);

@@ -16,7 +16,7 @@ using testing::CompiledKernel;
 using testing::Program;
 
 constexpr int64_t kElems = 4096;
-const DType kStored[] = {DType::Bool,   DType::Int8,  DType::UInt8,  DType::Int16,   DType::UInt16, DType::Int32,
+const DType kStored[] = {DType::Bool,   DType::Int8,  DType::UInt8,  DType::Int16,   DType::UInt16,  DType::Int32,
                          DType::UInt32, DType::Int64, DType::UInt64, DType::Float16, DType::Float32, DType::Float64};
 
 // Elements that are special for the dtype, in all pairs, then random bits.
@@ -24,13 +24,14 @@ std::vector<char> make_input(DType dt, uint64_t seed) {
   const int n_bytes = whit::n_bytes(dt);
   std::vector<Scalar> special;
   if (is_float(dt)) {
-    for (const double v : {0.0, 1.0, 0.5, 1.5, 2.5, 3.0, 127.5, 255.0, 1e-40, 65504.0, 1e9, 3e9, 1e10, 9.3e18, 2e19, 1e38,
-                           std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+    for (const double v : {0.0, 1.0, 0.5, 1.5, 2.5, 3.0, 127.5, 255.0, 1e-40, 65504.0, 1e9, 3e9, 1e10, 9.3e18, 2e19,
+                           1e38, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
       for (const double sign : {1.0, -1.0}) special.push_back(Scalar::of(dt, sign * v));
   } else {
     for (const int64_t v : {0, 1, 2, 3, 7, 8, 31, 32, 63, 64, 100})
       for (const int64_t sign : {1, -1}) special.push_back(Scalar::of(dt, sign * v));
-    for (const int64_t v : {int_min(dt), int_max(dt), int_min(dt) + 1, int_max(dt) - 1}) special.push_back(Scalar::of(dt, v));
+    for (const int64_t v : {int_min(dt), int_max(dt), int_min(dt) + 1, int_max(dt) - 1})
+      special.push_back(Scalar::of(dt, v));
   }
   std::vector<char> out(static_cast<size_t>(kElems * n_bytes));
   std::mt19937_64 random(seed);
