@@ -21,7 +21,10 @@ int64_t add(int64_t a, int64_t b) {
   if (a == kMax || b == kMax) return kMax;
   return saturate(static_cast<__int128>(a) + b);
 }
-int64_t mul(int64_t a, int64_t b) { return saturate(static_cast<__int128>(a) * b); }
+int64_t mul(int64_t a, int64_t b) {
+  if (a != 0 && b != 0 && (a == kMin || a == kMax || b == kMin || b == kMax)) return (a < 0) == (b < 0) ? kMax : kMin;
+  return saturate(static_cast<__int128>(a) * b);
+}
 int64_t neg(int64_t a) { return a == kMin ? kMax : a == kMax ? kMin : -a; }
 int64_t floor_div(int64_t a, int64_t b) {
   const int64_t q = a / b;
@@ -38,6 +41,8 @@ Interval corners(Interval x, Interval y, int64_t (*f)(int64_t, int64_t)) {
 Interval exact(Op op, std::span<const UOp> src) {
   const Interval x = of(src[0]);
   const Interval y = src.size() > 1 ? of(src[1]) : Interval{};
+  // A whole interval at a limit of int64 is a number, not "unbounded", and would be taken for that.
+  if (x.lo == kMax || x.hi == kMin || y.lo == kMax || y.hi == kMin) return {};
   switch (op) {
     case Op::Neg:
       return {neg(x.hi), neg(x.lo)};
@@ -197,7 +202,10 @@ void infer_bounds(Op op, DType dtype, std::span<const UOp> src, const Arg& arg, 
         r = exact(op, src);
       }
   }
+  const bool may_wrap = op == Op::Add || op == Op::Sub || op == Op::Mul || op == Op::Neg || op == Op::Shl;
   if (r.lo < full.lo || r.hi > full.hi) r = full;
+  // An end of int64 may be where saturation stopped an interval that wraps.
+  if (dtype == DType::Int64 && may_wrap && (r.lo == kMin || r.hi == kMax)) r = full;
   *vmin = r.lo;
   *vmax = r.hi;
 }

@@ -446,6 +446,12 @@ class Evaluator {
         (*v.data)[0] = element_of(Scalar::of(n->dtype, it->second));
         return {v};
       }
+      case Op::Lanes: {
+        Value v = make_value(n->dtype, n->shape);
+        for (size_t i = 0; i < v.data->size(); ++i)
+          (*v.data)[i] = element_of(Scalar::of(n->dtype, static_cast<int64_t>(i)));
+        return {v};
+      }
       case Op::Param:
         if (const Node* bound = argument(frame, n)) return frame.caller->values.at(bound);
         return {read_memory(n->dtype, n->shape, memory(n))};

@@ -11,6 +11,15 @@ bool has_negative(std::span<const int64_t> dims) {
   return std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 0; });
 }
 
+int64_t add(int64_t a, int64_t b) {
+  WHIT_CHECK(!__builtin_add_overflow(a, b, &a), "a size overflows int64");
+  return a;
+}
+int64_t mul(int64_t a, int64_t b) {
+  WHIT_CHECK(!__builtin_mul_overflow(a, b, &a), "a size overflows int64");
+  return a;
+}
+
 Shape elementwise(Op op, std::span<const UOp> src) {
   const Shape* common = nullptr;
   for (const UOp& s : src) {
@@ -57,7 +66,7 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
         const int64_t x = a[2 * i], y = a[2 * i + 1];
         if (op == Op::Pad) {
           WHIT_CHECK(x >= 0 && y >= 0, "PAD axis {} by {} and {}", i, x, y);
-          out[i] = in[i] + x + y;
+          out[i] = add(in[i], add(x, y));
         } else {
           WHIT_CHECK(0 <= x && x <= y && y <= in[i], "SHRINK axis {} of {} to [{}, {})", i, in.str(), x, y);
           out[i] = y - x;
@@ -71,7 +80,7 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
     case Op::Window: {
       WHIT_CHECK(a.size() == 4, "WINDOW with {} numbers", a.size());
       const size_t axis = static_cast<size_t>(a[0]);
-      WHIT_CHECK(axis < in.size() && a[1] > 0 && a[2] > 0 && a[3] > 0 && in[axis] >= a[3] * (a[1] - 1) + 1,
+      WHIT_CHECK(axis < in.size() && a[1] > 0 && a[2] > 0 && a[3] > 0 && in[axis] > mul(a[3], a[1] - 1),
                  "WINDOW of {} axis {} size {} stride {} dilation {}", in.str(), axis, a[1], a[2], a[3]);
       out[axis] = (in[axis] - a[3] * (a[1] - 1) - 1) / a[2] + 1;
       out.push_back(a[1]);
@@ -81,7 +90,7 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
       WHIT_CHECK(a.size() == 4, "UNWINDOW with {} numbers", a.size());
       const size_t axis = static_cast<size_t>(a[0]);
       WHIT_CHECK(a[0] >= 0 && axis + 1 < in.size() && a[2] > 0 && a[3] > 0 &&
-                     (in[axis] - 1) * a[2] + (in.back() - 1) * a[3] < a[1],
+                     add(mul(in[axis] - 1, a[2]), mul(in.back() - 1, a[3])) < a[1],
                  "UNWINDOW of {} axis {} to size {} stride {} dilation {}", in.str(), a[0], a[1], a[2], a[3]);
       out[axis] = a[1];
       out.pop_back();
@@ -133,7 +142,7 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       const int from = n_bytes(src[0].dtype()), to = n_bytes(dtype);
       if (from == to || in.empty()) return in;
       Dims d(in.begin(), in.end());
-      WHIT_CHECK(to != 0 && d.back() * from % to == 0, "BITCAST of {} {} to {}", in.str(), name(src[0].dtype()),
+      WHIT_CHECK(to != 0 && mul(d.back(), from) % to == 0, "BITCAST of {} {} to {}", in.str(), name(src[0].dtype()),
                  name(dtype));
       d.back() = d.back() * from / to;
       return d;

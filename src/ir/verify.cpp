@@ -1,0 +1,500 @@
+// Every row of kRules says which ops it speaks about, at which levels, and what must be true of such a node; the first
+// row that fails names itself in the error. Which ops a level has at all is the first part of the table. Only the order
+// of a LINEAR needs more than a look at one node: check_order.
+#include "ir/verify.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <unordered_set>
+
+#include "ir/build.h"
+#include "ir/text.h"
+
+namespace whit {
+namespace {
+
+class OpSet {
+ public:
+  constexpr OpSet(std::initializer_list<Op> ops) {
+    for (const Op op : ops) bits_[static_cast<size_t>(op) / 64] |= uint64_t{1} << static_cast<size_t>(op) % 64;
+  }
+  static constexpr OpSet between(Op first, Op last) {
+    OpSet s{};
+    for (size_t i = static_cast<size_t>(first); i <= static_cast<size_t>(last); ++i)
+      s.bits_[i / 64] |= uint64_t{1} << i % 64;
+    return s;
+  }
+  constexpr OpSet operator|(OpSet o) const {
+    for (size_t i = 0; i < std::size(bits_); ++i) o.bits_[i] |= bits_[i];
+    return o;
+  }
+  constexpr bool has(Op op) const { return bits_[static_cast<size_t>(op) / 64] >> static_cast<size_t>(op) % 64 & 1; }
+
+ private:
+  uint64_t bits_[(kNumOps + 63) / 64] = {};
+};
+
+constexpr OpSet kAll = OpSet::between(static_cast<Op>(0), static_cast<Op>(kNumOps - 1));
+constexpr OpSet kElementwise = OpSet::between(Op::Neg, Op::Bitcast) | OpSet::between(Op::Add, Op::MulAcc);
+constexpr OpSet kCompare{Op::CmpLt, Op::CmpNe, Op::CmpEq};
+constexpr OpSet kEffects{Op::Store, Op::End,    Op::If,     Op::EndIf,  Op::EndRange,
+                         Op::Sink,  Op::Linear, Op::Source, Op::Binary, Op::Program};
+constexpr OpSet kMovement = OpSet::between(Op::Reshape, Op::Stack);
+constexpr OpSet kSameAsFirst = kMovement | OpSet{Op::Contiguous, Op::ContiguousBackward,
+                                                 Op::Detach,     Op::Copy,
+                                                 Op::Gather,     Op::Scatter,
+                                                 Op::Reduce,     Op::After,
+                                                 Op::Index,      Op::Load,
+                                                 Op::Stage,      Op::Vec,
+                                                 Op::Lane,       Op::Fold};
+
+constexpr OpSet kTensorOps =
+    kElementwise | kMovement | OpSet{Op::Const,   Op::Buffer, Op::Param,  Op::Variable,   Op::Lanes,
+                                     Op::Detach,  Op::Copy,   Op::Gather, Op::Contiguous, Op::ContiguousBackward,
+                                     Op::Scatter, Op::Reduce, Op::Store,  Op::After,      Op::Sink,
+                                     Op::Call,    Op::Tuple,  Op::Linear, Op::GetTuple,   Op::Program};
+constexpr OpSet kKernelOps = kElementwise | OpSet{Op::Const, Op::Param, Op::Variable, Op::Range, Op::Reduce, Op::Store,
+                                                  Op::After, Op::Index, Op::Load,     Op::Stage, Op::End,    Op::Sink};
+constexpr OpSet kProgramOps =
+    kElementwise | OpSet{Op::Const, Op::Param, Op::Variable, Op::Range,  Op::Lanes,   Op::Reg,  Op::Scratch,
+                         Op::Store, Op::Index, Op::Load,     Op::Vec,    Op::Lane,    Op::Fold, Op::If,
+                         Op::EndIf, Op::Sink,  Op::After,    Op::Linear, Op::EndRange};
+
+constexpr uint8_t kTensor = static_cast<uint8_t>(Level::Tensor), kKernel = static_cast<uint8_t>(Level::Kernel),
+                  kProgram = static_cast<uint8_t>(Level::Program), kAnyLevel = kTensor | kKernel | kProgram;
+
+const Node* src(const Node* n, size_t i) { return n->src()[i]; }
+
+// Through AFTERs to what they order.
+const Node* base(const Node* n) {
+  while (n->op == Op::After) n = src(n, 0);
+  return n;
+}
+
+bool all_src(const Node* n, size_t from, bool (*ok)(const Node*)) {
+  return std::all_of(n->src().begin() + static_cast<int64_t>(std::min<size_t>(from, n->n_src)), n->src().end(), ok);
+}
+
+bool is_range(const Node* n) { return n->op == Op::Range; }
+bool integer(const Node* n) { return is_int(n->dtype); }
+
+bool known_monoid(const Arg& arg) {
+  if (arg.kind() != Arg::Kind::Str) return false;
+  const std::string_view m = arg.as_str();
+  return m == "add" || m == "mul" || m == "max" || m == "min";
+}
+
+bool is_list(const Arg& arg, size_t at_least) {
+  return arg.kind() == Arg::Kind::List && arg.as_list().size() >= at_least;
+}
+
+bool reduces_axes_once(const Node* n) {
+  for (size_t i = 2; i < n->arg.as_list().size(); ++i)
+    if (n->arg.int_at(i) <= n->arg.int_at(i - 1)) return false;
+  return true;
+}
+
+// The loops that a node closes, and those that stay open around it, have ids of their own.
+bool ids_differ(const Node* n) {
+  std::vector<int64_t> ids;
+  for (size_t i = 1; i < n->n_src; ++i) ids.push_back(range_id(src(n, i)));
+  if (n->range_set)
+    for (const Node* r : n->range_set->nodes) ids.push_back(range_id(r));
+  std::sort(ids.begin(), ids.end());
+  return std::adjacent_find(ids.begin(), ids.end()) == ids.end();
+}
+
+bool is_view_of_buffer(const Node* n) {
+  while (is_movement(n->op) || n->op == Op::After || n->op == Op::Detach || n->op == Op::Bitcast) {
+    if (n->op == Op::Pad || n->op == Op::Expand || n->op == Op::Window || n->op == Op::Unwindow || n->op == Op::Stack)
+      return false;
+    n = src(n, 0);
+  }
+  return n->op == Op::Buffer || n->op == Op::Param;
+}
+
+struct Rule {
+  const char* name;
+  uint8_t levels;
+  OpSet ops;
+  bool (*ok)(const Node*);
+  const char* why;
+};
+
+constexpr Rule kRules[] = {
+    // ---- which ops there are
+    {"tensor-ops", kTensor, kAll, [](const Node* n) { return kTensorOps.has(n->op); }, "no tensor graph has this op"},
+    {"kernel-ops", kKernel, kAll, [](const Node* n) { return kKernelOps.has(n->op); }, "no kernel graph has this op"},
+    {"program-ops", kProgram, kAll, [](const Node* n) { return kProgramOps.has(n->op); }, "no LINEAR has this op"},
+
+    // ---- dtypes
+    {"effects-are-void", kAnyLevel, kEffects, [](const Node* n) { return n->dtype == DType::Void; },
+     "it has no value, so its dtype must be void"},
+    {"values-are-not-void", kAnyLevel, kElementwise | kSameAsFirst | OpSet::between(Op::Const, Op::Scratch),
+     [](const Node* n) { return n->dtype != DType::Void; }, "it has a value, so its dtype must not be void"},
+    {"same-dtype", kAnyLevel,
+     OpSet::between(Op::Neg, Op::Trunc) | OpSet::between(Op::Add, Op::Shr) | OpSet{Op::Threefry, Op::MulAcc},
+     [](const Node* n) {
+       return std::all_of(n->src().begin(), n->src().end(), [&](const Node* s) { return s->dtype == n->dtype; });
+     },
+     "the sources and the result must have one dtype"},
+    {"compare-dtype", kAnyLevel, kCompare,
+     [](const Node* n) { return n->dtype == DType::Bool && src(n, 0)->dtype == src(n, 1)->dtype; },
+     "a comparison is a bool of two sources of one dtype"},
+    {"where-dtype",
+     kAnyLevel,
+     {Op::Where},
+     [](const Node* n) {
+       return src(n, 0)->dtype == DType::Bool && src(n, 1)->dtype == n->dtype && src(n, 2)->dtype == n->dtype;
+     },
+     "the condition must be bool and both choices must have the result's dtype"},
+    {"floats-only",
+     kAnyLevel,
+     {Op::Recip, Op::Sqrt, Op::Exp2, Op::Log2, Op::Sin, Op::Trunc, Op::Fdiv},
+     [](const Node* n) { return is_float(n->dtype); },
+     "it is for floats only"},
+    {"ints-only",
+     kAnyLevel,
+     {Op::Cdiv, Op::FloorDiv, Op::Shl, Op::Shr},
+     [](const Node* n) { return is_int(n->dtype); },
+     "it is for ints only"},
+    {"bits-only",
+     kAnyLevel,
+     {Op::And, Op::Or, Op::Xor},
+     [](const Node* n) { return !is_float(n->dtype); },
+     "it is for ints and bool only"},
+    {"no-bool",
+     kAnyLevel,
+     {Op::Neg, Op::Cmod, Op::FloorMod, Op::Pow},
+     [](const Node* n) { return n->dtype != DType::Bool; },
+     "it is not for bool"},
+    {"threefry-dtype",
+     kAnyLevel,
+     {Op::Threefry},
+     [](const Node* n) { return n->dtype == DType::UInt64; },
+     "it is for uint64 only"},
+    {"first-dtype", kAnyLevel, kSameAsFirst, [](const Node* n) { return n->dtype == src(n, 0)->dtype; },
+     "it must have the dtype of its first source"},
+    {"all-one-dtype",
+     kAnyLevel,
+     {Op::Stack, Op::Vec},
+     [](const Node* n) {
+       return std::all_of(n->src().begin(), n->src().end(), [&](const Node* s) { return s->dtype == n->dtype; });
+     },
+     "its sources must have one dtype"},
+    {"memory-dtype",
+     kAnyLevel,
+     {Op::Buffer, Op::Reg, Op::Scratch},
+     [](const Node* n) { return !is_weak(n->dtype); },
+     "storage never has a weak dtype"},
+    {"param-dtype",
+     kKernel | kProgram,
+     {Op::Param},
+     [](const Node* n) { return !is_weak(n->dtype); },
+     "storage never has a weak dtype"},
+    {"no-weak-dtype", kProgram, kAll, [](const Node* n) { return !is_weak(n->dtype); },
+     "weak dtypes are gone in a LINEAR"},
+
+    // ---- arguments
+    {"buffer-arg",
+     kAnyLevel,
+     {Op::Buffer},
+     [](const Node* n) {
+       return is_list(n->arg, 3) && n->arg.at(0).is_int() && n->arg.at(1).kind() == Arg::Kind::Str &&
+              n->arg.int_at(2) >= 0;
+     },
+     "its argument must be {id, \"device\", number of elements}"},
+    {"variable-arg",
+     kAnyLevel,
+     {Op::Variable},
+     [](const Node* n) {
+       return is_list(n->arg, 3) && n->arg.at(0).kind() == Arg::Kind::Str && n->arg.int_at(1) <= n->arg.int_at(2);
+     },
+     "its argument must be {\"name\", min, max} with min <= max"},
+    {"range-arg",
+     kKernel | kProgram,
+     {Op::Range},
+     [](const Node* n) {
+       return n->arg.kind() == Arg::Kind::Ints && n->arg.as_ints().size() == 3 && n->arg.int_at(1) >= 0 &&
+              n->arg.int_at(1) < kNumAxisTypes && n->arg.int_at(2) >= 0;
+     },
+     "its argument must be [id, axis type, size]"},
+    {"monoid",
+     kAnyLevel,
+     {Op::Reduce},
+     [](const Node* n) { return is_list(n->arg, 1) && known_monoid(n->arg.at(0)); },
+     "its monoid must be add, mul, max or min"},
+    {"fold-monoid",
+     kAnyLevel,
+     {Op::Fold},
+     [](const Node* n) { return known_monoid(n->arg); },
+     "its monoid must be add, mul, max or min"},
+
+    // ---- tensor graphs
+    {"reduce-axes",
+     kTensor,
+     {Op::Reduce},
+     [](const Node* n) { return n->n_src == 1 && n->arg.as_list().size() > 1 && reduces_axes_once(n); },
+     "it must have one source and reduce axes in ascending order, each once"},
+    {"gather-index",
+     kTensor,
+     {Op::Gather, Op::Scatter},
+     [](const Node* n) { return integer(src(n, 1)); },
+     "its second source must be integers"},
+    {"scatter-arg",
+     kTensor,
+     {Op::Scatter},
+     [](const Node* n) {
+       return n->arg.kind() == Arg::Kind::Str && (n->arg.as_str() == "set" || n->arg.as_str() == "add") &&
+              src(n, 2)->dtype == n->dtype;
+     },
+     "it must \"set\" or \"add\" values of its own dtype"},
+    {"store-target",
+     kTensor,
+     {Op::Store},
+     [](const Node* n) { return is_view_of_buffer(src(n, 0)); },
+     "it must store into a view of a BUFFER or PARAM that holds no element twice"},
+    {"store-value",
+     kTensor,
+     {Op::Store},
+     [](const Node* n) {
+       return src(n, 0)->dtype == src(n, 1)->dtype &&
+              (src(n, 1)->shape.empty() || src(n, 1)->shape == src(n, 0)->shape);
+     },
+     "the value must have the dtype and the shape of the view"},
+    {"gettuple-source",
+     kTensor,
+     {Op::GetTuple},
+     [](const Node* n) {
+       const Node* t = src(n, 0);
+       if (t->op == Op::Call) t = src(t, 0);
+       return t->op == Op::Tuple && static_cast<size_t>(n->arg.as_int()) < t->n_src &&
+              src(t, static_cast<size_t>(n->arg.as_int()))->dtype == n->dtype;
+     },
+     "it must pick a result of a TUPLE and have that one's dtype"},
+
+    // ---- kernel graphs
+    {"kernel-scalars", kKernel, kAll,
+     [](const Node* n) { return n->shape.empty() || n->op == Op::Param || n->op == Op::After; },
+     "values of a kernel have shape ()"},
+    {"kernel-range-dtype",
+     kKernel,
+     {Op::Range},
+     [](const Node* n) { return n->dtype == DType::WeakInt; },
+     "loops of a kernel graph count in weakint"},
+    {"kernel-param",
+     kKernel | kProgram,
+     {Op::Param},
+     [](const Node* n) { return n->shape.size() == 1; },
+     "a buffer of a kernel has shape (number of elements)"},
+    {"reduce-ranges",
+     kKernel,
+     {Op::Reduce, Op::Stage},
+     [](const Node* n) { return n->n_src > 1 && all_src(n, 1, is_range); },
+     "what follows its value must be RANGEs, one at least"},
+    {"reduce-arg",
+     kKernel,
+     {Op::Reduce},
+     [](const Node* n) { return n->arg.as_list().size() == 1; },
+     "a REDUCE over ranges has no axes"},
+    {"kernel-index",
+     kKernel,
+     {Op::Index},
+     [](const Node* n) { return base(src(n, 0))->op == Op::Param || base(src(n, 0))->op == Op::Stage; },
+     "it must address a PARAM or a STAGE"},
+    {"index-dtype",
+     kKernel,
+     {Op::Index},
+     [](const Node* n) { return src(n, 1)->dtype == DType::WeakInt; },
+     "the index must be weakint"},
+    {"index-gate",
+     kKernel | kProgram,
+     {Op::Index},
+     [](const Node* n) { return n->n_src == 2 || (n->n_src == 3 && src(n, 2)->dtype == DType::Bool); },
+     "its third source is a gate and must be bool"},
+    {"kernel-load",
+     kKernel,
+     {Op::Load},
+     [](const Node* n) { return src(n, 0)->op == Op::Index; },
+     "it must read an INDEX"},
+    {"kernel-store",
+     kKernel,
+     {Op::Store},
+     [](const Node* n) { return src(n, 0)->op == Op::Index && base(src(src(n, 0), 0))->op == Op::Param; },
+     "it must write an INDEX of a PARAM"},
+    {"store-dtype",
+     kKernel | kProgram,
+     {Op::Store},
+     [](const Node* n) { return src(n, 0)->dtype == src(n, 1)->dtype; },
+     "the value must have the dtype of the memory"},
+    {"end-sources",
+     kKernel,
+     {Op::End},
+     [](const Node* n) { return src(n, 0)->op == Op::Store && all_src(n, 1, is_range); },
+     "it must end RANGEs of a STORE"},
+    {"range-ids",
+     kKernel,
+     {Op::End, Op::Reduce, Op::Stage},
+     ids_differ,
+     "two loops that are open at once have the same id"},
+    {"sink-sources",
+     kKernel,
+     {Op::Sink},
+     [](const Node* n) { return all_src(n, 0, [](const Node* s) { return s->op == Op::End || s->op == Op::Store; }); },
+     "the SINK of a kernel has ENDs and STOREs only"},
+    {"all-loops-end", kKernel, {Op::Sink}, [](const Node* n) { return !n->range_set; }, "a loop is never ended"},
+
+    // ---- LINEAR
+    {"program-lanes", kProgram, kAll, [](const Node* n) { return n->shape.size() <= 1; },
+     "values of a LINEAR have shape () or (lanes)"},
+    {"program-index",
+     kProgram,
+     {Op::Index},
+     [](const Node* n) {
+       const Op op = base(src(n, 0))->op;
+       return (op == Op::Param || op == Op::Scratch) && is_int(src(n, 1)->dtype);
+     },
+     "it must address a PARAM or a SCRATCH by integers"},
+    {"program-access",
+     kProgram,
+     {Op::Load, Op::Store},
+     [](const Node* n) { return src(n, 0)->op == Op::Index || base(src(n, 0))->op == Op::Reg; },
+     "it must access an INDEX or a REG"},
+    {"if-dtype",
+     kProgram,
+     {Op::If},
+     [](const Node* n) { return src(n, 0)->dtype == DType::Bool; },
+     "its condition must be bool"},
+    {"fold-lanes",
+     kProgram,
+     {Op::Fold},
+     [](const Node* n) {
+       const int64_t lanes = src(n, 0)->shape.numel();
+       return lanes > 0 && (lanes & (lanes - 1)) == 0;
+     },
+     "the number of lanes must be a power of two"},
+};
+
+const char* level_name(Level level) {
+  return level == Level::Tensor ? "a tensor graph" : level == Level::Kernel ? "a kernel graph" : "a LINEAR";
+}
+
+// What a LINEAR lists: sources before users, inside the loops that they stand in, and every loop and IF closed in order.
+class OrderCheck {
+ public:
+  // The first listed node that breaks the order; null when none does.
+  const Node* run(const Node* linear, std::string& why) {
+    for (const Node* n : linear->src()) {
+      if (n->op == Op::EndRange || n->op == Op::EndIf) {
+        if (open_.empty() || open_.back() != src(n, 0)) {
+          why = "it must close the RANGE or IF that was opened last [linear-nesting]";
+          return n;
+        }
+        open_.pop_back();
+        for (const Node* inner : defined_.back()) --n_defined_[inner];
+        defined_.pop_back();
+        continue;
+      }
+      for (const Node* s : n->src())
+        if (!is_defined(s)) {
+          why = fmt::format("its source {} is not listed before it, or only in a loop that has ended [linear-order]",
+                            name(s->op));
+          return n;
+        }
+      if (n->op == Op::Range || n->op == Op::If) {
+        open_.push_back(n);
+        defined_.emplace_back();
+      }
+      define(n);
+    }
+    if (open_.empty()) return nullptr;
+    why = "it is not closed [linear-nesting]";
+    return open_.back();
+  }
+
+ private:
+  void define(const Node* n) {
+    ++n_defined_[n];
+    if (!defined_.empty()) defined_.back().push_back(n);
+  }
+  // An address needs no place of its own, and an AFTER only orders.
+  bool is_defined(const Node* n) {
+    if (const auto it = n_defined_.find(n); it != n_defined_.end() && it->second > 0) return true;
+    if (n->op == Op::After) return is_defined(src(n, 0));
+    return n->op == Op::Index && all_defined(n);
+  }
+  bool all_defined(const Node* n) {
+    return std::all_of(n->src().begin(), n->src().end(), [&](const Node* s) { return is_defined(s); });
+  }
+
+  std::vector<const Node*> open_;
+  std::vector<std::vector<const Node*>> defined_;  // in each open block
+  std::unordered_map<const Node*, int64_t> n_defined_;
+};
+
+bool is_kernel_call(const Node* n) {
+  if (n->op != Op::Call) return false;
+  const Node* body = src(n, 0);
+  if (body->op == Op::Program || body->op == Op::Copy) return true;
+  if (body->op != Op::Sink || body->n_src == 0) return false;
+  const Node* first = src(body, 0);
+  return first->op == Op::End || (first->op == Op::Store && src(first, 0)->op == Op::Index);
+}
+
+}  // namespace
+
+std::string find_illegal(const UOp& root, Level level) {
+  const NodeList order = toposort(root);
+  // Compiled kernels keep their own rules.
+  std::unordered_set<const Node*> elsewhere;
+  std::vector<const Node*> kernels;
+  if (level == Level::Tensor) {
+    for (const Node* n : order)
+      if (is_kernel_call(n)) kernels.push_back(src(n, 0));
+    if (!kernels.empty()) {
+      std::unordered_set<const Node*> ours;
+      std::vector<const Node*> work{root.node()};
+      while (!work.empty()) {
+        const Node* n = work.back();
+        work.pop_back();
+        if (!ours.insert(n).second) continue;
+        for (size_t i = is_kernel_call(n) ? 1 : 0; i < n->n_src; ++i) work.push_back(src(n, i));
+      }
+      for (const Node* n : order)
+        if (!ours.contains(n)) elsewhere.insert(n);
+    }
+  }
+  std::unordered_map<const Node*, int64_t> number_of;
+  const auto report = [&](const Node* n, const std::string& why) {
+    std::string line;
+    detail::append_node_text(line, n, number_of.at(n), number_of);
+    constexpr size_t kMaxLine = 200;  // a SINK may have thousands of sources
+    if (line.size() > kMaxLine) line = line.substr(0, kMaxLine) + "...";
+    return fmt::format("{}: {} in {}", line, why, level_name(level));
+  };
+  for (const Node* n : order) {
+    number_of.emplace(n, static_cast<int64_t>(number_of.size()));
+    if (elsewhere.contains(n)) continue;
+    for (const Rule& rule : kRules)
+      if ((rule.levels & static_cast<uint8_t>(level)) && rule.ops.has(n->op) && !rule.ok(n))
+        return report(n, fmt::format("{} [{}]", rule.why, rule.name));
+  }
+  if (level == Level::Program) {
+    for (const Node* n : order) {
+      if (n->op != Op::Linear) continue;
+      std::string why;
+      if (const Node* bad = OrderCheck().run(n, why)) return report(bad, why);
+    }
+  }
+  for (const Node* body : kernels)
+    if (body->op == Op::Sink)
+      if (std::string inner = find_illegal(UOp(body), Level::Kernel); !inner.empty()) return inner;
+  return {};
+}
+
+void verify(const UOp& root, Level level, std::string_view where) {
+  const std::string illegal = find_illegal(root, level);
+  if (!illegal.empty()) raise(ErrorKind::Internal, fmt::format("[verify] after {}: {}", where, illegal));
+}
+
+}  // namespace whit
