@@ -4,15 +4,11 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/target.h"
 #include "ir/uop.h"
 #include "rules/decompose.h"
 
 namespace whit {
-
-/// What a kernel is rendered for.
-struct Target {
-  std::string arch;  ///< "x86_64,native": as the compiler of the device understands it
-};
 
 struct Renderer {
   const char* name;  ///< "llvm": LLVM IR text; "c": C for clang or gcc

@@ -24,7 +24,7 @@ inline CompiledKernel compile_kernel(const UOp& program, const std::string& rend
   static const std::string arch = host_cpu_arch();
   static const std::shared_ptr<Compiler> llvm = make_llvm_compiler(arch), c = make_c_compiler(arch);
   CompiledKernel k;
-  k.source = renderer_by_name(renderer).render(program, "k", Target{arch});
+  k.source = renderer_by_name(renderer).render(program, "k", host_target());
   k.object = LoadedObject::load((renderer == "llvm" ? llvm : c)->compile("k", k.source), "test");
   k.call = reinterpret_cast<KernelFn>(k.object->must_find("k"));
   return k;
