@@ -109,6 +109,8 @@ std::shared_ptr<Compiler> DeviceKind::make_compiler(const std::string& renderer,
   raise(ErrorKind::Device, fmt::format("[device] {} has no compiler for {}", name, renderer));
 }
 
+std::string DeviceKind::probe_kernel(const std::string&) const { return ""; }
+
 Device& Device::get(std::string_view name) {
   const std::string canonical = name.empty() ? default_device() : canonical_device(name);
   Registry& r = registry();

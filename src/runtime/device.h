@@ -71,10 +71,13 @@ class DeviceKind {
   virtual int count() = 0;
   /// errors: any, with the reason
   virtual std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) = 0;
-  /// Renderers that write its kernels, best first. Empty: the kind runs no kernels.
+  /// Renderers that write its kernels, in upper case, best first. Empty: the kind runs no kernels.
   virtual std::vector<std::string> renderers() const { return {}; }
   /// The compiler behind a renderer. errors: any, with the reason why it does not work here
   virtual std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch);
+  /// Source for a renderer of a kernel `k` that adds 1 to n floats, out = buffers[0], in = buffers[1]; the device table
+  /// runs it. "" for kinds that cannot be probed so.
+  virtual std::string probe_kernel(const std::string& renderer) const;
   /// The arch when DEV names none. May probe.
   virtual std::string default_arch() { return ""; }
   /// Kinds with a lower rank are tried first when DEV names no device; a negative one never.

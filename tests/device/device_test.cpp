@@ -14,6 +14,7 @@
 #include "runtime/allocator.h"
 #include "runtime/buffer.h"
 #include "runtime/counters.h"
+#include "runtime/device_table.h"
 #include "runtime/host_memory.h"
 #include "runtime/program.h"
 #include "runtime/ref/ref_device.h"
@@ -328,6 +329,16 @@ TEST(Null, RunsNothingAndHoldsNothing) {
   EXPECT_EQ(std::string(out, 4), std::string(4, '\0'));
   EXPECT_EQ(code_path("NULL").compiler->compile("k", "text"), "text");
   EXPECT_GT(Device::get("NULL").load({.name = "k"})->run(nullptr, nullptr, {}, true), 0);
+}
+
+TEST(DeviceTable, SaysWhatWorksAndWhy) {
+  const std::string table = device_table(false);
+  EXPECT_NE(table.find("CPU                PASS    the cores of this machine; "), std::string::npos) << table;
+  EXPECT_NE(table.find(" and runs\n"), std::string::npos) << table;
+  EXPECT_EQ(table.find('\x1b'), std::string::npos);
+  const FlagScope scope("CC", std::string("no-such-compiler"));
+  EXPECT_NE(device_table(true).find("FAIL"), std::string::npos);
+  EXPECT_NE(device_table(false).find("[c] CC=no-such-compiler is not in PATH"), std::string::npos);
 }
 
 TEST(Ref, RunsWhatIsPluggedIn) {
