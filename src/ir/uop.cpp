@@ -1,23 +1,26 @@
 #include "ir/uop.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <mutex>
 #include <unordered_set>
+
+#include "base/block_pool.h"
 
 namespace whit {
 namespace {
 
-// ---- intern table: sharded, open addressing, a spin lock a shard
+// ---- intern table: sharded, open addressing with linear probing, a spin lock a shard
 class SpinLock {
  public:
   void lock() {
     while (flag_.exchange(true, std::memory_order_acquire))
-      while (flag_.load(std::memory_order_relaxed)) __builtin_ia32_pause_or_nop();
+      while (flag_.load(std::memory_order_relaxed)) pause();
   }
   void unlock() { flag_.store(false, std::memory_order_release); }
 
  private:
-  static void __builtin_ia32_pause_or_nop() {
+  static void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
@@ -25,13 +28,55 @@ class SpinLock {
   std::atomic<bool> flag_{false};
 };
 
+// The hash beside the pointer: probing, growing and closing a gap touch no node.
+struct Slot {
+  uint64_t hash = 0;
+  const Node* node = nullptr;
+};
+
 struct alignas(64) Shard {
   SpinLock lock;
-  std::vector<const Node*> slots = std::vector<const Node*>(1024, nullptr);
-  size_t used = 0;  // live entries and tombstones
-  size_t live = 0;
+  std::vector<Slot> slots = std::vector<Slot>(64);
+  size_t n_live = 0;
+
+  size_t mask() const { return slots.size() - 1; }
+
+  void insert(uint64_t hash, const Node* n) {
+    if (++n_live * 4 > slots.size() * 3) grow();
+    size_t i = hash & mask();
+    while (slots[i].node) i = (i + 1) & mask();
+    slots[i] = {hash, n};
+  }
+
+  void erase(const Node* n) {
+    size_t i = n->hash & mask();
+    for (; slots[i].node != n; i = (i + 1) & mask())
+      if (!slots[i].node) return;  // never was in the table
+    --n_live;
+    // Entries behind the gap move into it, unless they would then stand before their place.
+    for (size_t j = i;;) {
+      j = (j + 1) & mask();
+      if (!slots[j].node) break;
+      const size_t home = slots[j].hash & mask();
+      if (((j - home) & mask()) < ((j - i) & mask())) continue;
+      slots[i] = slots[j];
+      i = j;
+    }
+    slots[i] = {};
+  }
+
+ private:
+  void grow() {
+    std::vector<Slot> old(slots.size() * 2);
+    old.swap(slots);
+    for (const Slot& s : old) {
+      if (!s.node) continue;
+      size_t i = s.hash & mask();
+      while (slots[i].node) i = (i + 1) & mask();
+      slots[i] = s;
+    }
+  }
 };
-const Node* const kTombstone = reinterpret_cast<const Node*>(uintptr_t{1});
 constexpr int kShardBits = 6;
 
 struct Table {
@@ -42,19 +87,6 @@ Table& table() {
   static Table* t = new Table;  // never destroyed: nodes may outlive static destruction
   return *t;
 }
-std::atomic<int64_t> n_live{0};
-
-void rehash(Shard& s, size_t n_slots) {
-  std::vector<const Node*> fresh(n_slots, nullptr);
-  for (const Node* n : s.slots) {
-    if (!n || n == kTombstone) continue;
-    size_t i = n->hash & (n_slots - 1);
-    while (fresh[i]) i = (i + 1) & (n_slots - 1);
-    fresh[i] = n;
-  }
-  s.slots.swap(fresh);
-  s.used = s.live;
-}
 
 bool same_node(const Node* n, Op op, DType dtype, std::span<const UOp> src, const Arg& arg) {
   if (n->op != op || n->dtype != dtype || n->n_src != src.size()) return false;
@@ -62,6 +94,44 @@ bool same_node(const Node* n, Op op, DType dtype, std::span<const UOp> src, cons
   for (size_t i = 0; i < src.size(); ++i)
     if (have[i] != src[i].node()) return false;
   return n->arg == arg;
+}
+
+// An owning reference of the live node that equals the parts, or null. The shard is locked.
+const Node* find_live(const Shard& shard, uint64_t hash, Op op, DType dtype, std::span<const UOp> src, const Arg& arg) {
+  for (size_t i = hash & shard.mask(); shard.slots[i].node; i = (i + 1) & shard.mask()) {
+    if (shard.slots[i].hash != hash) continue;
+    const Node* n = shard.slots[i].node;
+    if (!same_node(n, op, dtype, src, arg)) continue;
+    // A node whose count reached zero is being destroyed by another thread: it must not come back.
+    uint32_t refs = n->refs.load(std::memory_order_relaxed);
+    while (refs != 0)
+      if (n->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel)) return n;
+  }
+  return nullptr;
+}
+
+// ---- memory of nodes: the hot part, from `hash` on, begins on a cache line
+constexpr size_t kHotOffset = offsetof(Node, hash);
+constexpr size_t kNodeOffset = block_pool::kBlockAlign - kHotOffset;
+static_assert(kHotOffset <= block_pool::kBlockAlign);
+constexpr size_t kPooledSrc = (block_pool::kBlockBytes - kNodeOffset - sizeof(Node)) / sizeof(Node*);
+static_assert(kPooledSrc >= 3);
+
+void* allocate_node(size_t n_src) {
+  void* block = n_src <= kPooledSrc ? block_pool::allocate()
+                                    : ::operator new(kNodeOffset + sizeof(Node) + n_src * sizeof(Node*),
+                                                     std::align_val_t(block_pool::kBlockAlign));
+  return static_cast<char*>(block) + kNodeOffset;
+}
+
+void free_node(Node* n) {
+  const size_t n_src = n->n_src;
+  n->~Node();
+  void* block = reinterpret_cast<char*>(n) - kNodeOffset;
+  if (n_src <= kPooledSrc)
+    block_pool::release(block);
+  else
+    ::operator delete(block, std::align_val_t(block_pool::kBlockAlign));
 }
 
 // ---- range sets
@@ -177,15 +247,7 @@ UOp UOp::make(Op op, DType dtype, std::span<const UOp> src, Arg arg) {
   Shard& shard = table().of(h);
   {
     std::lock_guard lock(shard.lock);
-    const size_t mask = shard.slots.size() - 1;
-    for (size_t i = h & mask; shard.slots[i]; i = (i + 1) & mask) {
-      const Node* n = shard.slots[i];
-      if (n == kTombstone || n->hash != h || !same_node(n, op, dtype, src, arg)) continue;
-      // A node whose count reached zero is being destroyed by another thread: it must not come back.
-      uint32_t refs = n->refs.load(std::memory_order_relaxed);
-      while (refs != 0)
-        if (n->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel)) return adopt(n);
-    }
+    if (const Node* n = find_live(shard, h, op, dtype, src, arg)) return adopt(n);
   }
 
   const OpInfo& op_info = info(op);
@@ -198,20 +260,20 @@ UOp UOp::make(Op op, DType dtype, std::span<const UOp> src, Arg arg) {
   Shape shape = detail::infer_shape(op, dtype, src, arg);
   int64_t vmin, vmax;
   detail::infer_bounds(op, dtype, src, arg, &vmin, &vmax);
-  void* memory = ::operator new(sizeof(Node) + src.size() * sizeof(Node*));
-  Node* n = new (memory) Node{{1},
-                              op,
-                              dtype,
-                              infer_device(op, src, arg),
-                              static_cast<uint32_t>(src.size()),
-                              h,
-                              std::move(arg),
-                              std::move(shape),
-                              vmin,
-                              vmax,
-                              nullptr,
-                              {nullptr},
-                              {nullptr}};
+  const uint16_t device = infer_device(op, src, arg);
+  Node* n = new (allocate_node(src.size())) Node{std::move(shape),
+                                                 vmin,
+                                                 vmax,
+                                                 nullptr,
+                                                 {nullptr},
+                                                 {nullptr},
+                                                 h,
+                                                 std::move(arg),
+                                                 {1},
+                                                 op,
+                                                 dtype,
+                                                 device,
+                                                 static_cast<uint32_t>(src.size())};
   n->range_set = infer_ranges(op, src, n);
   const Node** dst = n->src_begin();
   for (size_t i = 0; i < src.size(); ++i) {
@@ -222,30 +284,14 @@ UOp UOp::make(Op op, DType dtype, std::span<const UOp> src, Arg arg) {
   const Node* winner = nullptr;
   {
     std::lock_guard lock(shard.lock);
-    size_t mask = shard.slots.size() - 1;
-    size_t i = h & mask;
-    for (; shard.slots[i]; i = (i + 1) & mask) {
-      const Node* other = shard.slots[i];
-      if (other == kTombstone || other->hash != h || !same_node(other, op, dtype, src, n->arg)) continue;
-      uint32_t refs = other->refs.load(std::memory_order_relaxed);
-      while (refs != 0 && !winner)
-        if (other->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel)) winner = other;
-      if (winner) break;
-    }
-    if (!winner) {
-      shard.slots[i] = n;
-      ++shard.live;
-      if (++shard.used * 4 > shard.slots.size() * 3)
-        rehash(shard, shard.live * 2 > shard.slots.size() ? shard.slots.size() * 2 : shard.slots.size());
-    }
+    winner = find_live(shard, h, op, dtype, src, n->arg);
+    if (!winner) shard.insert(h, n);
   }
-  n_live.fetch_add(1, std::memory_order_relaxed);
-  if (winner) {  // another thread made the same node in between; ours was never in the table
-    n->refs.store(0, std::memory_order_relaxed);
-    detail::destroy_node(n);
-    return adopt(winner);
-  }
-  return adopt(n);
+  if (!winner) return adopt(n);
+  // Another thread made the same node in between; ours was never in the table.
+  n->refs.store(0, std::memory_order_relaxed);
+  detail::destroy_node(n);
+  return adopt(winner);
 }
 
 void detail::destroy_node(const Node* first) {
@@ -256,13 +302,7 @@ void detail::destroy_node(const Node* first) {
     Shard& shard = table().of(n->hash);
     {
       std::lock_guard lock(shard.lock);
-      const size_t mask = shard.slots.size() - 1;
-      for (size_t i = n->hash & mask; shard.slots[i]; i = (i + 1) & mask)
-        if (shard.slots[i] == n) {
-          shard.slots[i] = kTombstone;
-          --shard.live;
-          break;
-        }
+      shard.erase(n);
     }
     auto drop = [&](const Node* s) {
       if (s && s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) work.push_back(s);
@@ -274,9 +314,7 @@ void detail::destroy_node(const Node* first) {
     }
     release(n->range_set);
     delete n->key_cache.load(std::memory_order_acquire);
-    n->~Node();
-    ::operator delete(const_cast<Node*>(n));
-    n_live.fetch_sub(1, std::memory_order_relaxed);
+    free_node(const_cast<Node*>(n));
   }
 }
 
@@ -372,7 +410,14 @@ UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map)
   return it == done.end() ? root : it->second;
 }
 
-int64_t live_nodes() { return n_live.load(std::memory_order_relaxed); }
+int64_t live_nodes() {
+  int64_t n = 0;
+  for (Shard& shard : table().shards) {
+    std::lock_guard lock(shard.lock);
+    n += static_cast<int64_t>(shard.n_live);
+  }
+  return n;
+}
 
 namespace {
 std::mutex& extra_mutex() {

@@ -40,20 +40,21 @@ struct NodeExtra {
   const Node* realized = nullptr;  ///< owning: the view or BUFFER that holds this node's value
 };
 
+/// What a look-up reads comes last, so that it shares a cache line with the first three sources, which follow the node.
 struct Node {
+  Shape shape;
+  int64_t vmin;  ///< of ints and bools: inclusive bounds, saturated to int64; of other dtypes INT64_MIN, INT64_MAX
+  int64_t vmax;
+  const RangeSet* range_set;
+  mutable std::atomic<const Key128*> key_cache;
+  mutable std::atomic<NodeExtra*> extra;
+  uint64_t hash;
+  Arg arg;
   mutable std::atomic<uint32_t> refs;
   Op op;
   DType dtype;
   uint16_t device;  ///< id of an interned device name, 0 = none (see device_name)
   uint32_t n_src;
-  uint64_t hash;
-  Arg arg;
-  Shape shape;
-  int64_t vmin,
-      vmax;  ///< of ints and bools: inclusive bounds, saturated to int64; of other dtypes INT64_MIN, INT64_MAX
-  const RangeSet* range_set;
-  mutable std::atomic<const Key128*> key_cache;
-  mutable std::atomic<NodeExtra*> extra;
   const Node** src_begin() const { return reinterpret_cast<const Node**>(const_cast<Node*>(this) + 1); }
   std::span<const Node* const> src() const { return {src_begin(), n_src}; }
 };

@@ -103,7 +103,8 @@ TEST(IrBounds, HoldOnRandomExpressions) {
                                    : n->op == Op::Mul ? x * y
                                    : n->op == Op::Neg ? -x
                                                       : v.i;
-            overflowed |= exact != v.i || n->op == Op::Pow || (n->op == Op::Shl && (y > 62 || (x << y) != v.i)) ||
+            overflowed |= exact != v.i || n->op == Op::Pow ||
+                          (n->op == Op::Shl && y >= 0 && (y > 62 || (x << y) != v.i)) ||
                           (y == -1 && x == std::numeric_limits<int64_t>::min());
           }
         }
