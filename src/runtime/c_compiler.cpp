@@ -23,36 +23,45 @@ namespace {
 constexpr int64_t kTimeoutMs = 120'000;
 
 // The first line of `cc --version`, asked once: it is part of cache keys.
-std::string version_of(const std::string& program) {
+std::string version_of(const std::vector<std::string>& program) {
   static std::mutex mutex;
   static auto& known = *new std::map<std::string, std::string>();
   const std::lock_guard lock(mutex);
-  std::string& version = known[program];
+  std::string& version = known[join(program, " ")];
   if (version.empty()) {
-    const ProcessResult result = run_process({program, "--version"}, "", 10'000);
-    WHIT_USER(result.exit_code == 0 && !result.out.empty(), Device, "[c] {} --version failed: {}", program, result.err);
+    std::vector<std::string> command = program;
+    command.emplace_back("--version");
+    const ProcessResult result = run_process(command, "", 10'000);
+    WHIT_USER(result.exit_code == 0 && !result.out.empty(), Device, "[c] {} failed: {}", join(command, " "),
+              result.err);
     version = result.out.substr(0, result.out.find('\n'));
   }
   return version;
 }
 
-std::string choose_program() {
-  const std::string& wanted = flag::CC();
+// The program, and arguments for it: CC may be "ccache gcc".
+std::vector<std::string> choose_program() {
+  std::vector<std::string> wanted = split(flag::CC(), ' ');
+  std::erase(wanted, "");
   if (!wanted.empty()) {
-    std::string found = find_program(wanted);
-    WHIT_USER(!found.empty(), Device, "[c] CC={} is not in PATH", wanted);
-    return found;
+    const std::string found = find_program(wanted[0]);
+    WHIT_USER(!found.empty(), Device, "[c] CC={} is not in PATH", wanted[0]);
+    wanted[0] = found;
+    return wanted;
   }
   for (const char* const name : {"clang-19", "clang", "gcc", "cc"}) {
-    if (std::string found = find_program(name); !found.empty()) return found;
+    if (std::string found = find_program(name); !found.empty()) return {found};
   }
   raise(ErrorKind::Device, "[c] there is no C compiler: none of clang-19, clang, gcc, cc is in PATH");
 }
 
-std::vector<std::string> make_command(const std::string& program, const std::string& version, const CpuArch& arch,
-                                      bool native_machine) {
+std::vector<std::string> make_command(const std::vector<std::string>& program, const std::string& version,
+                                      const CpuArch& arch, bool native_machine) {
   const bool is_clang = version.find("clang") != std::string::npos;
-  std::vector<std::string> command = {program, "-c", "-x", "c", "-O2", "-fwrapv", "-fno-strict-aliasing"};
+  std::vector<std::string> command = program;
+  for (const char* const option : {"-c", "-x", "c", "-O2", "-fwrapv", "-fno-strict-aliasing"}) {
+    command.emplace_back(option);
+  }
   // The numeric contract: what is written is what is computed.
   for (const char* const option : {"-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fno-trapping-math"}) {
     command.emplace_back(option);
@@ -64,7 +73,7 @@ std::vector<std::string> make_command(const std::string& program, const std::str
   }
   if (arch.machine == "x86_64") command.emplace_back("-fcf-protection=none");
   if (!native_machine) {
-    WHIT_USER(is_clang, Device, "[c] {} compiles for this machine only, not for {}", program, arch.machine);
+    WHIT_USER(is_clang, Device, "[c] {} compiles for this machine only, not for {}", program[0], arch.machine);
     command.push_back("--target=" + arch.machine + "-unknown-linux-gnu");
   }
   command.push_back((arch.machine == "x86_64" ? "-march=" : "-mcpu=") + arch.cpu);
@@ -110,11 +119,9 @@ class CCompiler : public Compiler {
     std::vector<std::string> command = command_;
     command.insert(command.end(), {"-", "-o", file.path()});
     const ProcessResult result = run_process(command, source, kTimeoutMs);
-    WHIT_USER(
-        !result.timed_out && result.exit_code == 0, Compile,
-        "[compile] kernel {} does not compile with the renderer C: {}\nIts source is printed by DEBUG=4; compile it "
-        "with: {} kernel.c",
-        kernel, result.timed_out ? "the compiler took too long" : result.err, join(command_, " "));
+    WHIT_USER(!result.timed_out && result.exit_code == 0, Compile, "{}",
+              compile_error(kernel, "C", result.timed_out ? "the compiler took too long" : result.err, source,
+                            join(command_, " ") + " kernel.c"));
     return file.read();
   }
 
@@ -137,7 +144,7 @@ std::shared_ptr<Compiler> make_c_compiler(const std::string& arch) {
   const bool native_machine = parsed.machine == parse_cpu_arch(host_cpu_arch()).machine;
   WHIT_USER(native_machine || parsed.cpu != "native", Device, "[c] arch '{}': this machine is {}", arch,
             host_cpu_arch());
-  const std::string program = choose_program();
+  const std::vector<std::string> program = choose_program();
   const std::string version = version_of(program);
   return std::make_shared<CCompiler>(make_command(program, version, parsed, native_machine), version);
 }

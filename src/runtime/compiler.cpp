@@ -35,6 +35,15 @@ std::string Compiler::compile_cached(const std::string& kernel, const std::strin
   return library;
 }
 
+std::string compile_error(const std::string& kernel, const std::string& renderer, const std::string& reason,
+                          const std::string& source, const std::string& command) {
+  constexpr size_t kMaxShown = 20'000;
+  return fmt::format(
+      "[compile] kernel {} does not compile with the renderer {}: {}\nto reproduce: {}\nits source:\n{}{}", kernel,
+      renderer, reason, command, source.substr(0, kMaxShown),
+      source.size() > kMaxShown ? "\n... (all of it: DEBUG=4)" : "");
+}
+
 CpuArch parse_cpu_arch(std::string_view arch) {
   const std::vector<std::string> parts = split(arch, ',');
   CpuArch parsed{parts[0], "native", {}};

@@ -43,6 +43,10 @@ class Compiler {
   std::string key_;
 };
 
+/// The one text of a kernel that does not compile: which, by whom, why, its source, and how to compile it by hand.
+std::string compile_error(const std::string& kernel, const std::string& renderer, const std::string& reason,
+                          const std::string& source, const std::string& command);
+
 /// The compiler of LLVM IR text to an ELF object. `arch` is "ARCH,CPU[,[+-]feature...]", for example "x86_64,native" or
 /// "x86_64,znver4,-avx512f".
 /// errors: Device when this build has no LLVM, or LLVM knows no such arch, CPU or feature

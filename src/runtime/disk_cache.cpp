@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <pthread.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -145,11 +146,34 @@ struct DiskCache::Impl {
   }
 };
 
+// The caches of the process, used until it ends.
+struct DiskCache::Open {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<DiskCache>> caches;
+
+  static Open& get() {
+    static Open* const all = [] {
+      // A fork waits until no thread is inside a cache: the child would never see such a lock, or one of SQLite's own,
+      // become free.
+      pthread_atfork([] { get().lock_all(); }, [] { get().unlock_all(); }, [] { get().unlock_all(); });
+      return new Open();
+    }();
+    return *all;
+  }
+  void lock_all() {
+    mutex.lock();
+    for (const auto& [path, cache] : caches) cache->impl_->mutex.lock();
+  }
+  void unlock_all() {
+    for (const auto& [path, cache] : caches) cache->impl_->mutex.unlock();
+    mutex.unlock();
+  }
+};
+
 DiskCache& DiskCache::get() {
-  static std::mutex mutex;
-  static auto& all = *new std::map<std::string, std::unique_ptr<DiskCache>>();  // used until the process ends
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<DiskCache>& cache = all[default_path()];
+  Open& all = Open::get();
+  const std::lock_guard lock(all.mutex);
+  std::unique_ptr<DiskCache>& cache = all.caches[default_path()];
   if (!cache) cache = std::make_unique<DiskCache>(default_path());
   return *cache;
 }

@@ -32,6 +32,7 @@ class DiskCache {
 
  private:
   struct Impl;
+  struct Open;
   std::string path_;
   std::unique_ptr<Impl> impl_;
 };

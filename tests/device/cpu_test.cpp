@@ -116,6 +116,8 @@ TEST(Cpu, CompileErrorsNameTheKernel) {
     const std::string error = error_of([&] { compiler->compile("bad_kernel", "this is no program"); });
     EXPECT_EQ(error.find("[compile] kernel bad_kernel does not compile with the renderer "), 0u) << error;
     EXPECT_NE(error.find("error:"), std::string::npos) << error;
+    EXPECT_NE(error.find("\nto reproduce: "), std::string::npos) << error;
+    EXPECT_NE(error.find("\nits source:\nthis is no program"), std::string::npos) << error;
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -132,6 +134,27 @@ TEST(Device, APluginIsOpenedSynchronisedAndFinalisedOnce) {
   EXPECT_EQ(events, "s0s1f0f1");
   finalize_devices();
   EXPECT_EQ(events, "s0s1f0f1");
+}
+
+TEST(DeviceDeathTest, FinalisedOnceAtExitAlsoAfterAnException) {
+  // Its own process: what runs at exit cannot be watched from inside. The device reports on standard error.
+  static std::string& events = *new std::string();
+  struct AtExit {
+    ~AtExit() { std::fputs(events.c_str(), stderr); }
+  };
+  const auto body = [] {
+    static const AtExit at_exit;  // made before the first device, so destroyed after devices are finalised
+    register_device(std::make_unique<TestKind>(events));
+    Device::get("TEST:1");
+    events.clear();
+    try {
+      Device::get("TEST:2");
+    } catch (const Error&) {
+      std::exit(3);
+    }
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(body(), testing::ExitedWithCode(3), "^s1f1$");
 }
 
 TEST(Device, ThreadsMayOpenAtOnce) {

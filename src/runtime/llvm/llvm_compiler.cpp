@@ -287,11 +287,9 @@ class LlvmCompiler : public Compiler {
       if (fatal.empty()) fatal = "LLVM crashed";
     }
     const std::string reason = fatal.empty() ? errors : fatal;
-    WHIT_USER(
-        reason.empty(), Compile,
-        "[compile] kernel {} does not compile with the renderer LLVM for {}: {}\nIts source is printed by DEBUG=4; "
-        "compile it with: llc-19 -mtriple={} -mcpu={} kernel.ll",
-        kernel, spec_.cpu, reason, spec_.triple, spec_.cpu);
+    WHIT_USER(reason.empty(), Compile, "{}",
+              compile_error(kernel, "LLVM", reason, source,
+                            fmt::format("llc-19 -mtriple={} -mcpu={} kernel.ll", spec_.triple, spec_.cpu)));
     return std::string(state->object.data(), state->object.size());
   }
 
