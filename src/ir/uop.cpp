@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <mutex>
-#include <unordered_set>
 
 #include "base/block_pool.h"
+#include "base/ptr_map.h"
 
 namespace whit {
 namespace {
@@ -369,10 +369,12 @@ const Key128& UOp::key() const {
 
 NodeList toposort(std::span<const UOp> roots, bool (*enter)(const Node*)) {
   NodeList order;
-  std::unordered_set<const Node*> seen;
+  PtrMap<Node, bool> seen;
   std::vector<std::pair<const Node*, uint32_t>> stack;
   auto push = [&](const Node* n) {
-    if (seen.insert(n).second) stack.emplace_back(n, enter && !enter(n) ? n->n_src : 0);
+    bool& known = seen[n];
+    if (!known) stack.emplace_back(n, enter && !enter(n) ? n->n_src : 0);
+    known = true;
   };
   for (const UOp& root : roots) {
     push(root.node());
@@ -393,21 +395,22 @@ NodeList toposort(const UOp& root, bool (*enter)(const Node*)) { return toposort
 
 UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map) {
   if (map.empty()) return root;
-  std::unordered_map<const Node*, UOp> done(map);
+  PtrMap<Node, UOp> done;
+  for (const auto& [from, to] : map) done[from] = to;
   std::vector<UOp> src;
   for (const Node* n : toposort(root)) {
-    if (done.contains(n)) continue;
+    if (done.find(n)) continue;
     bool changed = false;
     src.clear();
     for (const Node* s : n->src()) {
-      const auto it = done.find(s);
-      src.push_back(it == done.end() ? UOp(s) : it->second);
+      const UOp* other = done.find(s);
+      src.push_back(other ? *other : UOp(s));
       changed |= src.back().node() != s;
     }
-    if (changed) done.emplace(n, UOp::make(n->op, n->dtype, src, n->arg));
+    if (changed) done[n] = UOp::make(n->op, n->dtype, src, n->arg);
   }
-  const auto it = done.find(root.node());
-  return it == done.end() ? root : it->second;
+  const UOp* other = done.find(root.node());
+  return other ? *other : root;
 }
 
 int64_t live_nodes() {
