@@ -469,6 +469,7 @@ class Tensor {
   explicit Tensor(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
  private:
+  Tensor& set_view(const Tensor& view, const Tensor& value);
   template <class T>
   static Tensor scalar(T v) {
     if constexpr (std::is_same_v<T, bool>) return constant_int(v, DType::Bool);

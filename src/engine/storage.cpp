@@ -1,0 +1,69 @@
+#include "engine/storage.h"
+
+#include <vector>
+
+#include "ir/build.h"
+#include "rules/gradient.h"
+
+namespace whit {
+
+UOp storage_param(DType dtype, int64_t n_elems) {
+  const int64_t dims[] = {n_elems};
+  return param(0, dtype, dims);
+}
+
+bool is_view_op(Op op) {
+  switch (op) {
+    case Op::Reshape:
+    case Op::Expand:
+    case Op::Permute:
+    case Op::Shrink:
+    case Op::Flip:
+    case Op::Window:
+    case Op::Detach:
+      return true;
+    default:
+      return false;
+  }
+}
+
+namespace {
+
+// Rebuilds the linear chain over another base; `drop_detach` gives a chain that a store can write through.
+UOp rebuild(const UOp& chain, const UOp& base, bool drop_detach) {
+  std::vector<const Node*> links;
+  for (const Node* n = chain.node(); n->op != Op::Param; n = n->src_begin()[0]) links.push_back(n);
+  UOp out = base;
+  for (size_t i = links.size(); i-- > 0;) {
+    if (drop_detach && links[i]->op == Op::Detach) continue;
+    out = UOp::make(links[i]->op, links[i]->dtype, {out}, links[i]->arg);
+  }
+  return out;
+}
+
+}  // namespace
+
+UOp apply_chain(const UOp& chain, const UOp& state) { return rebuild(chain, state, false); }
+
+void Storage::store(const UOp& chain, const UOp& value) {
+  for (const Node* n = chain.node(); n->op != Op::Param; n = n->src_begin()[0])
+    WHIT_USER(n->op != Op::Expand, Runtime, "[assign] the target repeats elements (it was expanded to {}); clone it first",
+              n->shape.str());
+  bool strided = false;
+  UOp base = chain;
+  for (; base.op() != Op::Param; base = base.src(0)) strided |= base.op() == Op::Window;
+  if (strided) {
+    // No part of the memory that movement ops alone could name: all of it is written, old values where they stay.
+    const UOp placed = transpose_chain(chain, base, value);
+    const UOp mask = transpose_chain(chain, base, broadcast_scalar(const_bool(true), chain.shape()));
+    const UOp all = where(mask, placed, state_);
+    state_ = UOp::make(Op::After, state_.dtype(), {state_, UOp::make(Op::Store, DType::Void, {state_, all})});
+    ++version_;
+    return;
+  }
+  const UOp view = rebuild(chain, state_, true);
+  state_ = UOp::make(Op::After, state_.dtype(), {state_, UOp::make(Op::Store, DType::Void, {view, value})});
+  ++version_;
+}
+
+}  // namespace whit

@@ -1,0 +1,35 @@
+// Storage: memory that tensors share. Its state is a flat value (shape (n)): the BUFFER, or AFTERs of it once stores are
+// pending. Assigning replaces the state in O(1); every view reads through the storage, so all of them see it.
+//
+// A view is a chain of movement ops over a PARAM of shape (n) that stands for the state. The state itself is never kept
+// in a view: the engine counts references to old states to know whether a store may run in place.
+#pragma once
+#include "ir/uop.h"
+
+namespace whit {
+
+class Storage {
+ public:
+  explicit Storage(UOp state) : state_(std::move(state)) {}
+  const UOp& state() const { return state_; }
+  /// Counts the writes.
+  int64_t version() const { return version_; }
+  /// After the engine ran: the same value, in memory.
+  void settle(UOp state) { state_ = std::move(state); }
+  /// Records the store of `value` into the part of the memory that `chain` shows.
+  /// errors: Runtime when the chain repeats or invents elements, so that it is no memory
+  void store(const UOp& chain, const UOp& value);
+
+ private:
+  UOp state_;
+  int64_t version_ = 0;
+};
+
+/// The PARAM that stands for a state of `n_elems` elements.
+UOp storage_param(DType dtype, int64_t n_elems);
+/// True for the ops that a view may be made of: movement without PAD, WINDOW, STACK; and DETACH.
+bool is_view_op(Op op);
+/// `chain` with its PARAM replaced by `state`.
+UOp apply_chain(const UOp& chain, const UOp& state);
+
+}  // namespace whit

@@ -1,0 +1,468 @@
+// How it works. The table has a row an op: a function from (node, gradient of the node) to the gradients of the sources.
+// The walk visits nodes users first and adds up what arrives.
+//
+// Requirements: (1) a row makes nodes of float dtype with the source's shape and dtype; (2) rows never look through a
+// source, so that gradients of gradients find every node; (3) 0 * inf must not appear where the value is finite: rows
+// choose with WHERE; (4) sums over broadcast axes run in the accumulation dtype.
+#include "rules/gradient.h"
+
+#include <numbers>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/flags.h"
+#include "ir/build.h"
+
+namespace whit {
+namespace {
+
+using Grads = std::vector<UOp>;
+
+UOp shaped(const UOp& x, std::span<const int64_t> dims) {
+  if (std::equal(x.shape().begin(), x.shape().end(), dims.begin(), dims.end())) return x;
+  return UOp::make(Op::Reshape, x.dtype(), {x}, Arg(dims));
+}
+UOp permuted(const UOp& x, std::span<const int64_t> axes) { return UOp::make(Op::Permute, x.dtype(), {x}, Arg(axes)); }
+
+UOp num(const UOp& like, double v) { return constant(like.dtype(), v); }
+bool is_one(const UOp& u) { return u.is_const() && is_float(u.dtype()) && u.arg().to_double() == 1.0; }
+UOp times(const UOp& a, const UOp& b) { return is_one(a) ? b : is_one(b) ? a : a * b; }
+UOp divided(const UOp& a, const UOp& b) { return alu(Op::Fdiv, {a, b}); }
+UOp select(const UOp& c, const UOp& x, const UOp& y) { return where(c, x, y); }
+UOp eq(const UOp& a, const UOp& b) { return alu(Op::CmpEq, {a, b}); }
+UOp is_nan(const UOp& a) { return alu(Op::CmpNe, {a, a}); }
+
+DType acc_dtype(DType dt) {
+  const std::string& text = flag::SUM_DTYPE();
+  return sum_acc_dtype(dt, text == "float32" ? DType::Float32 : dtype_by_name(text));
+}
+
+UOp sum_axes(const UOp& x, std::span<const int64_t> axes) {
+  if (axes.empty()) return x;
+  return cast(reduce_axes(cast(x, acc_dtype(x.dtype())), "add", axes), x.dtype());
+}
+
+// A gradient with the shape of its source: a source without axes was spread over all of them, and a gradient without
+// axes stands for equal elements.
+UOp fit(const UOp& g, const Shape& want) {
+  if (g.shape() == want) return g;
+  if (g.shape().empty()) return broadcast_scalar(g, want);
+  Dims axes;
+  for (size_t i = 0; i < g.shape().size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  return shaped(sum_axes(g, axes), Dims());
+}
+
+// ---- elementwise
+
+Grads add_row(const UOp&, const UOp& g) { return {g, g}; }
+Grads sub_row(const UOp&, const UOp& g) { return {g, -g}; }
+Grads mul_row(const UOp& n, const UOp& g) { return {times(g, n.src(1)), times(g, n.src(0))}; }
+Grads neg_row(const UOp&, const UOp& g) { return {-g}; }
+Grads recip_row(const UOp& n, const UOp& g) { return {-times(g, n * n)}; }
+Grads fdiv_row(const UOp& n, const UOp& g) {
+  const UOp q = divided(g, n.src(1));
+  return {q, -(q * n)};
+}
+Grads sqrt_row(const UOp& n, const UOp& g) { return {divided(g, n * num(n, 2.0))}; }
+Grads exp2_row(const UOp& n, const UOp& g) { return {times(g, n * num(n, std::numbers::ln2))}; }
+Grads log2_row(const UOp& n, const UOp& g) { return {divided(g, n.src(0) * num(n, std::numbers::ln2))}; }
+Grads sin_row(const UOp& n, const UOp& g) {
+  const UOp half = alu(Op::Sin, {n.src(0) * num(n, 0.5)});
+  return {times(g, num(n, 1.0) - half * half * num(n, 2.0))};
+}
+Grads cast_row(const UOp& n, const UOp& g) { return {cast(g, n.src(0).dtype())}; }
+Grads same_row(const UOp&, const UOp& g) { return {g}; }
+Grads contiguous_backward_row(const UOp&, const UOp& g) { return {UOp::make(Op::Contiguous, g.dtype(), {g})}; }
+Grads copy_row(const UOp& n, const UOp& g) {
+  const std::string_view from = device_name(n.src(0)->device);
+  return {g->device && !from.empty() ? UOp::make(Op::Copy, g.dtype(), {g}, Arg(from)) : g};
+}
+Grads where_row(const UOp& n, const UOp& g) {
+  const UOp c = n.src(0), zero = num(n, 0.0);
+  return {{}, select(c, g, zero), select(c, zero, g)};
+}
+
+// Ties share; a NaN operand is the result, so it gets all.
+Grads extreme(const UOp& n, const UOp& g, bool largest) {
+  const UOp x = n.src(0), y = n.src(1), zero = num(n, 0.0);
+  const UOp tie = select(eq(x, y), times(g, num(n, 0.5)), zero);
+  const UOp x_wins = (largest ? lt(y, x) : lt(x, y)) | is_nan(x);
+  const UOp y_wins = ((largest ? lt(x, y) : lt(y, x)) | is_nan(y)) & logical_not(is_nan(x));
+  return {select(x_wins, g, tie), select(y_wins, g, tie)};
+}
+Grads max_row(const UOp& n, const UOp& g) { return extreme(n, g, true); }
+Grads min_row(const UOp& n, const UOp& g) { return extreme(n, g, false); }
+
+Grads pow_row(const UOp& n, const UOp& g) {
+  const UOp b = n.src(0), e = n.src(1), zero = num(n, 0.0), one = num(n, 1.0);
+  const UOp e_zero = eq(e, zero), b_zero = eq(b, zero);
+  const UOp safe_e = select(e_zero, one, e);
+  const UOp db = select(e_zero, zero, e * alu(Op::Pow, {b, safe_e - one}));
+  const UOp ln = alu(Op::Log2, {select(b_zero, one, b)}) * num(n, std::numbers::ln2);
+  const UOp at_zero = select(lt(e, zero), num(n, -std::numeric_limits<double>::infinity()), zero);
+  return {times(g, db), times(g, select(b_zero, at_zero, n * ln))};
+}
+
+UOp floor_of(const UOp& q) {
+  const UOp t = alu(Op::Trunc, {q});
+  return select(lt(q, t), t - num(q, 1.0), t);
+}
+Grads floormod_row(const UOp& n, const UOp& g) { return {g, -times(g, floor_of(divided(n.src(0), n.src(1))))}; }
+Grads cmod_row(const UOp& n, const UOp& g) {
+  return {g, -times(g, alu(Op::Trunc, {divided(n.src(0), n.src(1))}))};
+}
+
+// ---- reductions
+
+Dims axes_of(const UOp& n) {
+  Dims axes;
+  for (size_t i = 1; i < n.arg().as_list().size(); ++i) axes.push_back(n.arg().int_at(i));
+  return axes;
+}
+
+Grads reduce_row(const UOp& n, const UOp& g) {
+  const UOp x = n.src(0);
+  const std::string_view monoid = n.arg().at(0).as_str();
+  const UOp wide_g = expand(g, x.shape());
+  if (monoid == "add") return {wide_g};
+  const UOp all = expand(n, x.shape()), one = num(x, 1.0), zero = num(x, 0.0);
+  const Dims axes = axes_of(n);
+  if (monoid == "mul") {
+    // With one zero the other factors' product is the gradient of the zero; with more all is 0.
+    const UOp is_zero = eq(x, zero);
+    const UOp n_zero = sum_axes(select(is_zero, one, broadcast_scalar(zero, x.shape())), axes);
+    const UOp filled = select(is_zero, one, x);
+    const UOp rest = reduce_axes(filled, "mul", axes);
+    const UOp none = expand(eq(n_zero, zero), x.shape()), single = expand(eq(n_zero, one), x.shape());
+    const UOp at_zero = select(is_zero & single, expand(rest, x.shape()), zero);
+    // The product of all written through `filled` keeps second derivatives where there is no zero.
+    return {times(wide_g, select(none, divided(all, filled), at_zero))};
+  }
+  const UOp hit = eq(x, all) | is_nan(x);
+  const UOp count = sum_axes(select(hit, one, broadcast_scalar(zero, x.shape())), axes);
+  return {select(hit, expand(divided(g, count), x.shape()), zero)};
+}
+
+// ---- movement
+
+Grads movement_row(const UOp& n, const UOp& g) { return {transpose_movement(n, g)}; }
+
+Grads stack_row(const UOp& n, const UOp& g) {
+  Grads out;
+  for (size_t k = 0; k < n.n_src(); ++k) {
+    Dims be;
+    for (size_t i = 0; i < g.shape().size(); ++i) {
+      be.push_back(i == 0 ? static_cast<int64_t>(k) : 0);
+      be.push_back(i == 0 ? static_cast<int64_t>(k) + 1 : g.shape()[i]);
+    }
+    out.push_back(shaped(shrink(g, be), n.src(k).shape()));
+  }
+  return out;
+}
+
+// ---- memory
+
+UOp scatter(const UOp& base, const UOp& index, const UOp& src, const char* how) {
+  return UOp::make(Op::Scatter, base.dtype(), {base, index, src}, Arg(how));
+}
+UOp gather(const UOp& x, const UOp& index) { return UOp::make(Op::Gather, x.dtype(), {x, index}); }
+
+Grads gather_row(const UOp& n, const UOp& g) {
+  const UOp x = n.src(0);
+  const DType acc = acc_dtype(x.dtype());
+  const UOp base = broadcast_scalar(constant(acc, 0.0), x.shape());
+  return {cast(scatter(base, n.src(1), cast(g, acc), "add"), x.dtype()), {}};
+}
+
+Grads scatter_row(const UOp& n, const UOp& g) {
+  const UOp base = n.src(0), index = n.src(1), src = n.src(2);
+  if (n.arg().as_str() == "add") return {g, {}, gather(g, index)};
+  const UOp base_grad = scatter(g, index, broadcast_scalar(num(g, 0.0), src.shape()), "set");
+  // Of several writes to a row only the last one counts: rows remember who wrote them.
+  const int64_t n_writes = index.shape().numel();
+  const UOp writer = shaped(UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(n_writes)), index.shape());
+  const UOp id = cast(writer, DType::Int32);
+  const int64_t rows[] = {base.shape()[0]};
+  const UOp last = scatter(broadcast_scalar(constant(DType::Int32, -1), rows), index, id, "set");
+  Dims wide(index.shape().begin(), index.shape().end());
+  while (wide.size() < src.shape().size()) wide.push_back(1);
+  const UOp won = expand(shaped(eq(gather(last, index), id), wide), src.shape());
+  return {base_grad, {}, select(won, gather(g, index), num(g, 0.0))};
+}
+
+UOp rebuild(const UOp& chain, const UOp& from, const UOp& to) {
+  std::vector<const Node*> links;
+  for (const Node* k = chain.node(); k != from.node(); k = k->src_begin()[0]) links.push_back(k);
+  UOp out = to;
+  for (size_t i = links.size(); i-- > 0;) out = UOp::make(links[i]->op, to.dtype(), {out}, links[i]->arg);
+  return out;
+}
+
+// What was stored gets the gradient of its place; what it replaced gets none there.
+Grads after_row(const UOp& n, const UOp& g) {
+  const UOp x = n.src(0);
+  Grads out(n.n_src());
+  UOp rest = g;
+  for (size_t i = n.n_src(); i-- > 1;) {
+    const UOp s = n.src(i);
+    if (s.op() != Op::Store) continue;
+    const UOp view = s.src(0);
+    out[i] = rebuild(view, x, rest);
+    if (view.shape().numel() == x.shape().numel()) {
+      rest = {};
+      break;
+    }
+    const UOp place = transpose_chain(view, x, broadcast_scalar(const_bool(true), view.shape()));
+    rest = select(place, num(g, 0.0), rest);
+  }
+  out[0] = rest;
+  return out;
+}
+Grads store_row(const UOp&, const UOp& g) { return {{}, g}; }
+
+struct Row {
+  Op op;
+  Grads (*fn)(const UOp& node, const UOp& grad);
+};
+
+constexpr Row kRows[] = {
+    {Op::Add, add_row},
+    {Op::Sub, sub_row},
+    {Op::Mul, mul_row},
+    {Op::Neg, neg_row},
+    {Op::Recip, recip_row},
+    {Op::Fdiv, fdiv_row},
+    {Op::Sqrt, sqrt_row},
+    {Op::Exp2, exp2_row},
+    {Op::Log2, log2_row},
+    {Op::Sin, sin_row},
+    {Op::Cast, cast_row},
+    {Op::Contiguous, same_row},
+    {Op::ContiguousBackward, contiguous_backward_row},
+    {Op::Copy, copy_row},
+    {Op::Where, where_row},
+    {Op::Max, max_row},
+    {Op::Min, min_row},
+    {Op::Pow, pow_row},
+    {Op::FloorMod, floormod_row},
+    {Op::Cmod, cmod_row},
+    {Op::Reduce, reduce_row},
+    {Op::Reshape, movement_row},
+    {Op::Expand, movement_row},
+    {Op::Permute, movement_row},
+    {Op::Pad, movement_row},
+    {Op::Shrink, movement_row},
+    {Op::Flip, movement_row},
+    {Op::Window, movement_row},
+    {Op::Unwindow, movement_row},
+    {Op::Stack, stack_row},
+    {Op::Gather, gather_row},
+    {Op::Scatter, scatter_row},
+    {Op::After, after_row},
+    {Op::Store, store_row},
+};
+
+// Ops that are flat or integer everywhere, or stop gradients on purpose.
+constexpr Op kStops[] = {Op::Const, Op::Buffer, Op::Param,   Op::Variable, Op::Lanes, Op::Trunc,
+                         Op::Detach, Op::CmpLt, Op::CmpNe,   Op::CmpEq,    Op::Bitcast, Op::Threefry};
+
+}  // namespace
+
+bool passes_gradient(const Node* n) {
+  for (const Op op : kStops)
+    if (n->op == op) return false;
+  return is_float(n->dtype) || n->dtype == DType::Void || n->op == Op::Call || n->op == Op::Tuple;
+}
+
+std::vector<UOp> source_gradients(const UOp& node, const UOp& grad) {
+  for (const Row& row : kRows)
+    if (row.op == node.op()) return row.fn(node, grad);
+  raise(ErrorKind::NotImplemented, fmt::format("[gradient] {} has no gradient", name(node.op())));
+}
+
+UOp transpose_movement(const UOp& n, const UOp& g) {
+  const Shape& in = n.src(0).shape();
+  switch (n.op()) {
+    case Op::Detach:
+      return g;
+    case Op::Reshape:
+      return shaped(g, in);
+    case Op::Expand: {
+      Dims axes;
+      for (size_t i = 0; i < in.size(); ++i)
+        if (in[i] != n.shape()[i]) axes.push_back(static_cast<int64_t>(i));
+      return sum_axes(g, axes);
+    }
+    case Op::Permute: {
+      Dims inverse(in.size(), 0);
+      for (size_t i = 0; i < in.size(); ++i)
+        inverse[static_cast<size_t>(n.arg().int_at(i))] = static_cast<int64_t>(i);
+      return permuted(g, inverse);
+    }
+    case Op::Pad: {
+      Dims be;
+      for (size_t i = 0; i < in.size(); ++i) {
+        be.push_back(n.arg().int_at(2 * i));
+        be.push_back(n.arg().int_at(2 * i) + in[i]);
+      }
+      return shrink(g, be);
+    }
+    case Op::Shrink: {
+      Dims pads;
+      for (size_t i = 0; i < in.size(); ++i) {
+        pads.push_back(n.arg().int_at(2 * i));
+        pads.push_back(in[i] - n.arg().int_at(2 * i + 1));
+      }
+      return pad(g, pads);
+    }
+    case Op::Flip: {
+      const auto a = n.arg().as_ints();
+      return flip(g, a);
+    }
+    case Op::Window:
+      return unwindow(g, n.arg().int_at(0), in[static_cast<size_t>(n.arg().int_at(0))], n.arg().int_at(2),
+                      n.arg().int_at(3));
+    case Op::Unwindow:
+      return window(g, n.arg().int_at(0), in.back(), n.arg().int_at(2), n.arg().int_at(3));
+    default:
+      raise(ErrorKind::Internal, fmt::format("{} is no movement with one source", name(n.op())));
+  }
+}
+
+UOp transpose_chain(const UOp& chain, const UOp& base, UOp grad) {
+  for (UOp n = chain; n != base; n = n.src(0)) grad = transpose_movement(n, grad);
+  return grad;
+}
+
+namespace {
+
+// Sources before users. The body of a CALL is not entered: it has its own gradient.
+NodeList order_of(std::span<const UOp> roots) {
+  NodeList out;
+  std::unordered_set<const Node*> seen;
+  std::vector<std::pair<const Node*, uint32_t>> stack;
+  for (const UOp& r : roots) {
+    if (!seen.insert(r.node()).second) continue;
+    stack.emplace_back(r.node(), r.op() == Op::Call ? 1 : 0);
+    while (!stack.empty()) {
+      auto& [n, next] = stack.back();
+      if (next == n->n_src) {
+        out.push_back(n);
+        stack.pop_back();
+        continue;
+      }
+      const Node* s = n->src_begin()[next++];
+      if (seen.insert(s).second) stack.emplace_back(s, s->op == Op::Call ? 1 : 0);
+    }
+  }
+  return out;
+}
+
+// Gradients of the arguments of a CALL, by a CALL of the body's gradient.
+std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_t, UOp>& out_grads,
+                                const std::vector<bool>& wanted) {
+  const UOp body = call.src(0);
+  const size_t n_args = call.n_src() - 1;
+  std::vector<UOp> params, roots, seeds, args;
+  for (size_t i = 0; i < n_args; ++i) {
+    args.push_back(call.src(i + 1));
+    params.push_back(param(static_cast<int64_t>(i), args[i].dtype(), args[i].shape()));
+  }
+  for (size_t k = 0; k < body.n_src(); ++k) {
+    const auto it = out_grads.find(static_cast<int64_t>(k));
+    if (it == out_grads.end()) continue;
+    roots.push_back(body.src(k));
+    seeds.push_back(param(static_cast<int64_t>(args.size()), it->second.dtype(), it->second.shape()));
+    args.push_back(it->second);
+  }
+  std::vector<UOp> targets, results;
+  for (size_t i = 0; i < n_args; ++i)
+    if (wanted[i]) targets.push_back(params[i]);
+  const std::vector<UOp> grads = gradients(roots, seeds, targets);
+  std::vector<UOp> out(n_args), tuple{UOp()};
+  for (const UOp& g : grads)
+    if (g) results.push_back(g);
+  if (results.empty()) return out;
+  const UOp body_grad = UOp::make(Op::Tuple, DType::Void, results);
+  std::vector<UOp> src{body_grad};
+  src.insert(src.end(), args.begin(), args.end());
+  const UOp back = UOp::make(Op::Call, DType::Void, src);
+  size_t t = 0;
+  int64_t r = 0;
+  for (size_t i = 0; i < n_args; ++i) {
+    if (!wanted[i]) continue;
+    const UOp& g = grads[t++];
+    if (g) out[i] = UOp::make(Op::GetTuple, g.dtype(), {back}, Arg(r++));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grads, std::span<const UOp> targets) {
+  const NodeList order = order_of(roots);
+  std::unordered_set<const Node*> needed;
+  needed.reserve(order.size());
+  for (const UOp& t : targets) needed.insert(t.node());
+  for (const Node* n : order) {
+    if (needed.count(n) || !passes_gradient(n)) continue;
+    for (const Node* s : n->src())
+      if (needed.count(s)) {
+        needed.insert(n);
+        break;
+      }
+  }
+  std::unordered_map<const Node*, UOp> sums;
+  std::unordered_map<const Node*, std::unordered_map<int64_t, UOp>> tuple_sums;
+  auto give = [&](const Node* to, const UOp& g) {
+    UOp& have = sums[to];
+    have = have ? have + g : g;
+  };
+  for (size_t i = 0; i < roots.size(); ++i) give(roots[i].node(), grads[i]);
+  for (size_t i = order.size(); i-- > 0;) {
+    const Node* const n = order[i];
+    if (!needed.count(n) || !passes_gradient(n)) continue;
+    const UOp node(n);
+    if (n->op == Op::Call) {
+      const auto it = tuple_sums.find(n);
+      if (it == tuple_sums.end()) continue;
+      std::vector<bool> wanted;
+      for (size_t k = 1; k < n->n_src; ++k) wanted.push_back(needed.count(n->src_begin()[k]) != 0);
+      const std::vector<UOp> gs = call_gradients(node, it->second, wanted);
+      for (size_t k = 0; k < gs.size(); ++k)
+        if (gs[k]) give(n->src_begin()[k + 1], gs[k]);
+      continue;
+    }
+    const auto it = sums.find(n);
+    if (it == sums.end()) continue;
+    const UOp g = it->second;
+    if (n->op == Op::GetTuple) {
+      const UOp from = node.src(0);
+      if (from.op() == Op::Tuple) {
+        give(from.src(static_cast<size_t>(n->arg.as_int())).node(), g);
+      } else {
+        UOp& have = tuple_sums[from.node()][n->arg.as_int()];
+        have = have ? have + g : g;
+      }
+      continue;
+    }
+    const std::vector<UOp> gs = source_gradients(node, g);
+    for (size_t k = 0; k < gs.size(); ++k) {
+      const Node* const s = n->src_begin()[k];
+      if (!gs[k] || !needed.count(s)) continue;
+      give(s, s->op == Op::Store ? gs[k] : fit(gs[k], s->shape));
+    }
+  }
+  std::vector<UOp> out;
+  for (const UOp& t : targets) {
+    const auto it = sums.find(t.node());
+    out.push_back(it == sums.end() ? UOp() : it->second);
+  }
+  return out;
+}
+
+std::vector<UOp> gradients(const UOp& root, const UOp& grad, std::span<const UOp> targets) {
+  return gradients(std::span<const UOp>(&root, 1), std::span<const UOp>(&grad, 1), targets);
+}
+
+}  // namespace whit

@@ -1,0 +1,26 @@
+// The gradient table: a row an op says how the gradient of a node becomes gradients of its sources, as nodes again, so
+// that gradients can be differentiated too.
+#pragma once
+#include <vector>
+
+#include "ir/uop.h"
+
+namespace whit {
+
+/// Gradients of the sources of `node`, given that of the node: one entry a source, null where none passes.
+/// errors: NotImplemented, naming the op, when the table has no row for it
+std::vector<UOp> source_gradients(const UOp& node, const UOp& grad);
+/// False for ops through which no gradient passes (comparisons, DETACH, integers ...).
+bool passes_gradient(const Node* node);
+/// What a linear movement op does backwards: `grad` has the shape of `node`, the result that of its source.
+UOp transpose_movement(const UOp& node, const UOp& grad);
+/// The same for a chain of movement ops down to `base`.
+UOp transpose_chain(const UOp& chain, const UOp& base, UOp grad);
+
+/// Reverse walk from `root`, whose own gradient is `grad`: the gradients of `targets`, null where unreached. `targets`
+/// may contain inner nodes. cost: linear in the graph
+std::vector<UOp> gradients(const UOp& root, const UOp& grad, std::span<const UOp> targets);
+/// Several roots at once.
+std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grads, std::span<const UOp> targets);
+
+}  // namespace whit

@@ -1,0 +1,257 @@
+// Convolutions and pooling over WINDOW: y[.., o.., k..] = x[.., o*stride + k*dilation ..]. A convolution is one sum over
+// the product of windows and weights.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ir/eval.h"
+#include "tensor/impl.h"
+
+namespace whit {
+using namespace detail;
+
+namespace detail {
+
+Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::span<const int64_t> stride,
+            std::span<const int64_t> dilation) {
+  const size_t n = k.size(), first = x.ndim() - n;
+  UOp u = x.uop();
+  for (size_t i = 0; i < n; ++i) {
+    WHIT_USER(k[i] > 0 && stride[i] > 0 && dilation[i] > 0, Value,
+              "[{}] kernel {} stride {} dilation {}; expected positive numbers", op, k[i], stride[i], dilation[i]);
+    WHIT_USER(x.shape()[first + i] >= dilation[i] * (k[i] - 1) + 1, Value,
+              "[{}] a window of {} (dilation {}) is larger than axis {} of the padded shape {}", op, k[i], dilation[i],
+              first + i, x.shape().str());
+    u = window(u, static_cast<int64_t>(first + i), k[i], stride[i], dilation[i]);
+  }
+  return wrap(u);
+}
+
+Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes) {
+  if (padding.is_single()) return Dims(2 * n_axes, padding[0]);
+  WHIT_USER(padding.size() == n_axes || padding.size() == 2 * n_axes, Value,
+            "[{}] padding has {} numbers; expected 1, {} or {}", op, padding.size(), n_axes, 2 * n_axes);
+  if (padding.size() == 2 * n_axes) return Dims(padding.begin(), padding.end());
+  Dims out;
+  for (size_t i = n_axes; i-- > 0;) {
+    out.push_back(padding[i]);
+    out.push_back(padding[i]);
+  }
+  return out;
+}
+
+}  // namespace detail
+
+Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const {
+  must_be_defined("conv2d", *this);
+  must_be_defined("conv2d", weight);
+  WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion, "[conv2d] input {} and weight {}; expected equal ranks of at least 3",
+            shape().str(), weight.shape().str());
+  const size_t n = ndim() - 2;
+  const int64_t batch = shape()[0], cin = weight.shape()[1], cout = weight.shape()[0], groups = o.groups;
+  WHIT_USER(groups > 0 && groups * cin == shape()[1] && cout % groups == 0, Assertion,
+            "[conv2d] input {}, weight {} and groups {} do not match: expected {} input channels and outputs divisible by {}",
+            shape().str(), weight.shape().str(), groups, groups * cin, groups);
+  if (bias.defined())
+    WHIT_USER(bias.ndim() == 1 && bias.shape()[0] == cout, Assertion, "[conv2d] bias {} for {} output channels",
+              bias.shape().str(), cout);
+  const Dims k(weight.shape().begin() + 2, weight.shape().end());
+  const Dims stride = spread("conv2d", "stride", o.stride, n), dilation = spread("conv2d", "dilation", o.dilation, n);
+  const DType out = least_upper_dtype(dtype(), weight.dtype());
+  const DType acc = o.dtype.value_or(sum_dtype(out));
+  const Tensor windows = detail::pool("conv2d", pad(resolve_pool_pads("conv2d", o.padding, n)).cast(acc), k, stride, dilation);
+  // windows: [b, g*cin, o.., k..] -> [b, g, 1, o.., cin, k..]
+  Dims x_dims{batch, groups, cin}, order{0, 1}, one_dims{batch, groups, 1}, all_dims{batch, groups, cout / groups};
+  Dims w_dims{1, groups, cout / groups}, out_dims{batch, cout};
+  const auto in = static_cast<int64_t>(n);
+  for (size_t i = 2; i < windows.ndim(); ++i) x_dims.push_back(windows.shape()[i]);
+  for (int64_t i = 0; i < in; ++i) {
+    const int64_t size = windows.shape()[static_cast<size_t>(2 + i)];
+    order.push_back(3 + i);
+    one_dims.push_back(size);
+    all_dims.push_back(size);
+    out_dims.push_back(size);
+    w_dims.push_back(1);
+  }
+  order.push_back(2);
+  for (int64_t i = 0; i < in; ++i) order.push_back(3 + in + i);
+  for (Dims* d : {&one_dims, &all_dims, &w_dims}) {
+    d->push_back(cin);
+    d->append(k.begin(), k.end());
+  }
+  const UOp x = broadcast_to(windows.reshape(x_dims).permute(order).reshape(one_dims).uop(), all_dims);
+  const UOp w = broadcast_to(weight.cast(acc).reshape(w_dims).uop(), all_dims);
+  Dims axes;
+  for (int64_t i = 0; i <= in; ++i) axes.push_back(3 + in + i);
+  Tensor y = wrap(alu(Op::Mul, {x, w})).sum(IntList(axes), false, acc).reshape(out_dims).cast(o.dtype.value_or(out));
+  if (!bias.defined()) return y;
+  Dims b_dims(ndim(), 1);
+  b_dims[1] = cout;
+  return y + bias.reshape(b_dims);
+}
+
+Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {
+  WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion,
+            "[conv_transpose2d] input {} and weight {}; expected equal ranks of at least 3", shape().str(),
+            weight.shape().str());
+  const size_t n = ndim() - 2;
+  const int64_t groups = o.groups, cin = weight.shape()[0], cout = weight.shape()[1];
+  WHIT_USER(groups > 0 && cin == shape()[1] && cin % groups == 0, Assertion,
+            "[conv_transpose2d] input {}, weight {} and groups {} do not match", shape().str(), weight.shape().str(), groups);
+  const Dims stride = spread("conv_transpose2d", "stride", o.stride, n);
+  const Dims dilation = spread("conv_transpose2d", "dilation", o.dilation, n);
+  const Dims out_pad = spread("conv_transpose2d", "output_padding", o.output_padding, n);
+  const Dims pads = resolve_pool_pads("conv_transpose2d", o.padding, n);
+  // The weight of the equivalent convolution: groups apart, channels swapped, taps reversed.
+  Dims g_dims{groups, cin / groups, cout}, w_dims{groups * cout, cin / groups}, flips;
+  for (size_t i = 0; i < n; ++i) {
+    g_dims.push_back(weight.shape()[2 + i]);
+    w_dims.push_back(weight.shape()[2 + i]);
+    flips.push_back(static_cast<int64_t>(2 + i));
+  }
+  const Tensor w = weight.reshape(g_dims).transpose(1, 2).reshape(w_dims).flip(flips);
+  // Zeros between the elements: [n] -> [n, stride] -> [(n-1)*stride + 1].
+  Tensor x = *this;
+  for (size_t i = 0; i < n; ++i) {
+    if (stride[i] == 1) continue;
+    const size_t axis = 2 + i;
+    const int64_t size = x.shape()[axis];
+    std::vector<std::optional<std::pair<int64_t, int64_t>>> p(x.ndim() + 1);
+    p[axis + 1] = std::pair<int64_t, int64_t>(0, stride[i] - 1);
+    x = x.unsqueeze(static_cast<int64_t>(axis) + 1).pad_axes(p);
+    Dims dims(x.shape().begin(), x.shape().end());
+    dims[axis] *= stride[i];
+    dims.erase(dims.begin() + axis + 1);
+    x = x.reshape(dims).split({(size - 1) * stride[i] + 1, stride[i] - 1}, static_cast<int64_t>(axis))[0];
+  }
+  Dims conv_pads;
+  for (size_t i = n; i-- > 0;) {
+    const int64_t reach = (weight.shape()[2 + i] - 1) * dilation[i];
+    const size_t at = 2 * (n - 1 - i);
+    conv_pads.push_back(reach - pads[at]);
+    conv_pads.push_back(reach - pads[at + 1] + out_pad[i]);
+  }
+  return x.conv2d(w, bias, {.groups = groups, .dilation = dilation, .padding = IntList(conv_pads)});
+}
+
+// ---- pooling
+
+namespace {
+
+struct PoolSizes {
+  size_t n;
+  Dims k, stride, dilation, pads;
+};
+
+PoolSizes pool_sizes(const char* op, const Tensor& x, const PoolOptions& o) {
+  PoolSizes s;
+  s.n = o.kernel_size.is_single() ? 2 : o.kernel_size.size();
+  WHIT_USER(x.ndim() >= s.n, Value, "[{}] shape {} for a kernel of {} axes", op, x.shape().str(), s.n);
+  s.k = spread(op, "kernel_size", o.kernel_size, s.n);
+  s.stride = o.stride ? spread(op, "stride", *o.stride, s.n) : s.k;
+  s.dilation = spread(op, "dilation", o.dilation, s.n);
+  s.pads = resolve_pool_pads(op, o.padding, s.n);
+  return s;
+}
+
+// More padding at the ends, so that the last partial window counts; a window that would start in it does not.
+Dims ceil_pads(const Tensor& x, const PoolSizes& s) {
+  Dims out = s.pads;
+  for (size_t i = 0; i < s.n; ++i) {
+    const size_t at = 2 * (s.n - 1 - i);
+    const int64_t size = x.shape()[x.ndim() - s.n + i], before = s.pads[at], after = s.pads[at + 1];
+    const int64_t reach = s.dilation[i] * (s.k[i] - 1) + 1, room = size + before + after - reach;
+    if (room < 0) continue;
+    int64_t n_out = (room + s.stride[i] - 1) / s.stride[i] + 1;
+    if ((n_out - 1) * s.stride[i] >= size + before) --n_out;
+    out[at + 1] = after + std::max<int64_t>(0, (n_out - 1) * s.stride[i] + reach - (size + before + after));
+  }
+  return out;
+}
+
+Dims last_axes(size_t ndim, size_t n) {
+  Dims out;
+  for (size_t i = ndim - n; i < ndim; ++i) out.push_back(static_cast<int64_t>(i));
+  return out;
+}
+
+Tensor pad_with(const Tensor& x, const Dims& pads, const UOp& value) {
+  const Tensor padded = x.pad(pads);
+  if (padded.is_same(x)) return x;
+  const Tensor inside = wrap(broadcast_scalar(const_bool(true), x.shape())).pad(pads);
+  return inside.where(padded, wrap(value));
+}
+
+}  // namespace
+
+Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
+  const PoolSizes s = pool_sizes("avg_pool2d", *this, o);
+  const Dims pads = o.ceil_mode ? ceil_pads(*this, s) : s.pads;
+  const Tensor x = to_float_dtype(*this);
+  const Tensor w = detail::pool("avg_pool2d", x.pad(pads), s.k, s.stride, s.dilation);
+  const IntList axes = last_axes(w.ndim(), s.n);
+  if (!o.ceil_mode && o.count_include_pad) return w.mean(axes);
+  // How many elements of each window count: with padding, but never what ceil_mode added.
+  const Dims own(shape().end() - s.n, shape().end());
+  Tensor ones = wrap(broadcast_scalar(constant(1.0, x.dtype()).uop(), own));
+  if (o.count_include_pad) {
+    ones = ones.pad(s.pads, {.value = 1.0});
+    Dims extra;
+    for (size_t i = 0; i < pads.size(); ++i) extra.push_back(pads[i] - s.pads[i]);
+    ones = ones.pad(extra);
+  } else {
+    ones = ones.pad(pads);
+  }
+  const Tensor count = detail::pool("avg_pool2d", ones, s.k, s.stride, s.dilation);
+  return w.sum(axes) / count.sum(IntList(last_axes(count.ndim(), s.n)));
+}
+
+Tensor Tensor::max_pool2d(const PoolOptions& o) const {
+  const PoolSizes s = pool_sizes("max_pool2d", *this, o);
+  const UOp lowest = constant_of(monoid_identity("max", dtype()));
+  const Tensor x = pad_with(*this, o.ceil_mode ? ceil_pads(*this, s) : s.pads, lowest);
+  const Tensor w = detail::pool("max_pool2d", x, s.k, s.stride, s.dilation);
+  return w.max(IntList(last_axes(w.ndim(), s.n)));
+}
+
+std::pair<Tensor, Tensor> Tensor::max_pool2d_indices(const PoolOptions& o) const {
+  const PoolSizes s = pool_sizes("max_pool2d", *this, o);
+  const Dims pads = o.ceil_mode ? ceil_pads(*this, s) : s.pads;
+  const UOp lowest = constant_of(monoid_identity("max", dtype()));
+  const Tensor w = detail::pool("max_pool2d", pad_with(*this, pads, lowest), s.k, s.stride, s.dilation);
+  const IntList axes = last_axes(w.ndim(), s.n);
+  const Tensor best = w.max(axes, true);
+  // The flat position of every element in its plane; the smallest one that holds the maximum.
+  const Dims own(shape().end() - s.n, shape().end());
+  const int64_t plane = detail::prod(own);
+  const Tensor position = arange(0, plane, 1, DType::Int32).reshape(own);
+  const Tensor at = detail::pool("max_pool2d", pad_with(position, pads, whit::constant(DType::Int32, plane)), s.k, s.stride,
+                                 s.dilation);
+  Tensor hit = w.eq(best);
+  if (is_float(dtype())) hit = hit | w.isnan();
+  return {w.max(axes), hit.where(at, constant_int(plane, DType::Int32)).min(axes)};
+}
+
+Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o, const std::optional<IntList>& output_size) const {
+  const PoolSizes s = pool_sizes("max_unpool2d", *this, o);
+  WHIT_USER(indices.shape() == shape(), Runtime, "[max_unpool2d] indices {} for values {}", indices.shape().str(),
+            shape().str());
+  Dims dims(shape().begin(), shape().end() - s.n);
+  const int64_t rows = detail::prod(dims);
+  if (output_size) {
+    WHIT_USER(output_size->size() == ndim() || output_size->size() == s.n, Value, "[max_unpool2d] output_size has {} numbers",
+              output_size->size());
+    dims.append(output_size->end() - s.n, output_size->end());
+  } else {
+    for (size_t i = 0; i < s.n; ++i) {
+      const size_t at = 2 * (s.n - 1 - i);
+      dims.push_back((shape()[ndim() - s.n + i] - 1) * s.stride[i] - s.pads[at] - s.pads[at + 1] +
+                     s.dilation[i] * (s.k[i] - 1) + 1);
+    }
+  }
+  const int64_t plane = detail::prod(dims) / std::max<int64_t>(rows, 1), n_in = numel() / std::max<int64_t>(rows, 1);
+  const Tensor base = zeros({rows, plane}, {.dtype = dtype(), .buffer = false});
+  return base.scatter(1, indices.reshape({rows, n_in}).cast(DType::Int32), reshape({rows, n_in})).reshape(dims);
+}
+
+}  // namespace whit

@@ -1,0 +1,102 @@
+// gradient and backward; functions as nodes.
+#include "rules/gradient.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tensor/impl.h"
+
+namespace whit {
+using namespace detail;
+
+namespace {
+
+UOp seed_of(const char* op, const Tensor& self, const Tensor& gradient) {
+  WHIT_USER(self.is_floating_point(), Runtime, "[{}] the result is {}; expected a float dtype", op, name(self.dtype()));
+  if (!gradient.defined()) {
+    WHIT_USER(self.numel() == 1 && self.ndim() == 0, Assertion,
+              "[{}] the result has shape {}; expected a scalar, or give `gradient`", op, self.shape().str());
+    return constant(self.dtype(), 1.0);
+  }
+  WHIT_USER(gradient.shape() == self.shape(), Assertion, "[{}] gradient has shape {}, the result {}", op,
+            gradient.shape().str(), self.shape().str());
+  return cast_value(gradient.uop(), self.dtype());
+}
+
+}  // namespace
+
+std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tensor& grad_out) const {
+  const UOp seed = seed_of("gradient", *this, grad_out);
+  std::vector<UOp> nodes;
+  for (const Tensor& t : targets) {
+    WHIT_USER(t.is_floating_point(), Runtime, "[gradient] a target is {}; expected a float dtype", name(t.dtype()));
+    WHIT_USER(!is_weak(t.dtype()), Runtime, "[gradient] a target is {}, which has no width", name(t.dtype()));
+    nodes.push_back(t.uop());
+  }
+  const std::vector<UOp> grads = gradients(uop(), seed, nodes);
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < grads.size(); ++i)
+    out.push_back(wrap(grads[i] ? grads[i] : broadcast_scalar(whit::constant(nodes[i].dtype(), 0.0), nodes[i].shape())));
+  return out;
+}
+
+const Tensor& Tensor::backward(const Tensor& gradient) const {
+  const UOp seed = seed_of("backward", *this, gradient), root = uop();
+  // The live tensors whose values are in the graph.
+  std::unordered_set<const Node*> in_graph;
+  for (const Node* n : toposort(root)) in_graph.insert(n);
+  std::vector<Tensor> found;
+  std::vector<UOp> nodes;
+  for (Tensor& t : live_tensors()) {
+    if (!is_float(t.dtype()) || is_weak(t.dtype())) continue;
+    const UOp u = t.uop();
+    if (!u->device || !in_graph.count(u.node())) continue;
+    nodes.push_back(u);
+    found.push_back(std::move(t));
+  }
+  const std::vector<UOp> grads = gradients(root, seed, nodes);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!grads[i]) continue;
+    Tensor g = wrap(grads[i]);
+    if (!grads[i]->device) g = g.clone(found[i].device());
+    Tensor have = found[i].grad();
+    if (have.defined()) {
+      have.assign(have + g);
+    } else {
+      found[i].set_grad(g);
+    }
+  }
+  return *this;
+}
+
+std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit) {
+  std::unordered_map<const Node*, UOp> map;
+  std::vector<UOp> args, results;
+  for (const Tensor& t : inputs) {
+    const UOp u = t.uop();
+    if (map.count(u.node())) continue;
+    map.emplace(u.node(), param(static_cast<int64_t>(args.size()), u.dtype(), u.shape()));
+    args.push_back(u);
+  }
+  for (const Tensor& t : outputs) results.push_back(t.uop());
+  // Buffers that the body reads besides its arguments become arguments too.
+  UOp body = substitute(UOp::make(Op::Tuple, DType::Void, results), map);
+  std::unordered_map<const Node*, UOp> implicit;
+  for (const Node* n : toposort(body)) {
+    if (n->op != Op::Buffer) continue;
+    WHIT_USER(allow_implicit, Runtime, "[function] the body reads a buffer of shape {} that is no argument; pass it, or allow_implicit=True",
+              n->shape.str());
+    implicit.emplace(n, param(static_cast<int64_t>(args.size()), n->dtype, n->shape));
+    args.push_back(UOp(n));
+  }
+  body = substitute(body, implicit);
+  std::vector<UOp> src{body};
+  src.insert(src.end(), args.begin(), args.end());
+  const UOp call = UOp::make(Op::Call, DType::Void, src);
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < results.size(); ++i)
+    out.push_back(wrap(UOp::make(Op::GetTuple, results[i].dtype(), {call}, Arg(static_cast<int64_t>(i)))));
+  return out;
+}
+
+}  // namespace whit

@@ -1,0 +1,185 @@
+// Axes, broadcasting and dtypes, as all of the front end sees them.
+#include <algorithm>
+
+#include "base/flags.h"
+#include "ir/eval.h"
+#include "tensor/impl.h"
+
+namespace whit::detail {
+
+std::string dims_str(std::span<const int64_t> dims) { return Shape(dims).str(); }
+
+int64_t prod(std::span<const int64_t> dims) {
+  int64_t n = 1;
+  for (const int64_t d : dims)
+    WHIT_USER(!__builtin_mul_overflow(n, d, &n), Value, "[tensor] shape {} has more than 2^63 elements", dims_str(dims));
+  return n;
+}
+
+int64_t resolve_axis(const char* op, int64_t axis, const Shape& shape) {
+  const int64_t n = std::max<int64_t>(1, static_cast<int64_t>(shape.size()));
+  WHIT_USER(-n <= axis && axis < n, Index, "[{}] axis {} is out of range for shape {}; valid axes are {}..{}", op, axis,
+            shape.str(), -n, n - 1);
+  return axis < 0 ? axis + n : axis;
+}
+
+Dims resolve_axes(const char* op, const Axes& axes, const Shape& shape) {
+  Dims out;
+  if (axes.all()) {
+    for (size_t i = 0; i < shape.size(); ++i) out.push_back(static_cast<int64_t>(i));
+    return out;
+  }
+  for (const int64_t a : axes.list()) out.push_back(resolve_axis(op, a, shape));
+  if (shape.empty()) return {};
+  std::sort(out.begin(), out.end());
+  for (size_t i = 1; i < out.size(); ++i)
+    WHIT_USER(out[i] != out[i - 1], Runtime, "[{}] axis {} is given twice", op, out[i]);
+  return out;
+}
+
+Dims spread(const char* op, const char* what, const IntList& list, size_t n) {
+  if (list.is_single()) return Dims(n, list[0]);
+  WHIT_USER(list.size() == n, Value, "[{}] {} has {} numbers; expected 1 or {}", op, what, list.size(), n);
+  return Dims(list.begin(), list.end());
+}
+
+Dims broadcast_shapes(const char* op, std::initializer_list<const Shape*> shapes) {
+  size_t rank = 0;
+  for (const Shape* s : shapes) rank = std::max(rank, s->size());
+  Dims out(rank, 1);
+  for (const Shape* s : shapes) {
+    for (size_t i = 0; i < s->size(); ++i) {
+      int64_t& have = out[rank - s->size() + i];
+      const int64_t d = (*s)[i];
+      if (have == 1) {
+        have = d;
+      } else if (d != 1 && d != have) {
+        std::string all;
+        for (const Shape* t : shapes) all += (all.empty() ? "" : " and ") + t->str();
+        raise(ErrorKind::Index, fmt::format("[{}] shapes {} do not broadcast: {} against {}", op, all, d, have));
+      }
+    }
+  }
+  return out;
+}
+
+UOp shaped(const UOp& x, std::span<const int64_t> dims) {
+  if (std::equal(x.shape().begin(), x.shape().end(), dims.begin(), dims.end())) return x;
+  return UOp::make(Op::Reshape, x.dtype(), {x}, Arg(dims));
+}
+
+UOp permuted(const UOp& x, std::span<const int64_t> axes) {
+  if (std::is_sorted(axes.begin(), axes.end())) return x;
+  return UOp::make(Op::Permute, x.dtype(), {x}, Arg(axes));
+}
+
+UOp broadcast_to(const UOp& x, std::span<const int64_t> dims) {
+  if (std::equal(x.shape().begin(), x.shape().end(), dims.begin(), dims.end())) return x;
+  Dims full(dims.size() - x.shape().size(), 1);
+  full.append(x.shape().begin(), x.shape().end());
+  return expand(shaped(x, full), dims);
+}
+
+Tensor broadcast_to(const char* op, const Tensor& x, std::span<const int64_t> dims) {
+  const Shape want(dims);
+  const Dims got = broadcast_shapes(op, {&x.shape(), &want});
+  WHIT_USER(Shape(got) == want, Index, "[{}] shape {} does not broadcast to {}", op, x.shape().str(), want.str());
+  return move_view(x, [&](const UOp& u) { return broadcast_to(u, dims); });
+}
+
+UOp base_const(const UOp& x) {
+  const Node* n = x.node();
+  while (n->op == Op::Reshape || n->op == Op::Expand || n->op == Op::Permute || n->op == Op::Flip ||
+         n->op == Op::Shrink || n->op == Op::Detach)
+    n = n->src_begin()[0];
+  return n->op == Op::Const && !n->arg.is_invalid() ? UOp(n) : UOp();
+}
+
+UOp cast_value(const UOp& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  if (x.is_const() && !x.arg().is_invalid()) return fold_constants(Op::Cast, dtype, std::span<const UOp>(&x, 1));
+  if (!x.shape().empty())
+    if (const UOp c = base_const(x)) return broadcast_scalar(cast_value(c, dtype), x.shape());
+  return cast(x, dtype);
+}
+
+DType common_dtype(std::span<const Tensor* const> xs) {
+  DType dt = xs[0]->dtype();
+  for (const Tensor* x : xs) dt = least_upper_dtype(dt, x->dtype());
+  return dt;
+}
+
+std::vector<UOp> broadcasted(const char* op, std::initializer_list<const Tensor*> xs) {
+  std::vector<UOp> out;
+  Dims dims;
+  DType dt = DType::Void;
+  bool first = true;
+  for (const Tensor* x : xs) {
+    must_be_defined(op, *x);
+    out.push_back(x->uop());
+    const UOp& u = out.back();
+    if (first) {
+      dims = Dims(u.shape().begin(), u.shape().end());
+      dt = u.dtype();
+      first = false;
+    } else {
+      const Shape have(dims);
+      if (!(have == u.shape())) dims = broadcast_shapes(op, {&have, &u.shape()});
+      dt = least_upper_dtype(dt, u.dtype());
+    }
+  }
+  for (UOp& u : out) {
+    u = cast_value(u, dt);
+    if (!u.shape().empty()) u = broadcast_to(u, dims);
+  }
+  return out;
+}
+
+Tensor to_float_dtype(const Tensor& x) {
+  return is_float(x.dtype()) ? x : x.cast(least_upper_float(x.dtype(), default_float()));
+}
+
+DType sum_dtype(DType dt) {
+  const std::string& text = flag::SUM_DTYPE();
+  return sum_acc_dtype(dt, text == "float32" ? DType::Float32 : dtype_by_name(text));
+}
+
+Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim) {
+  const UOp r = reduce_axes(x.uop(), monoid, axes);
+  if (keepdim || axes.empty()) return wrap(r);
+  Dims dims;
+  size_t next = 0;
+  for (size_t i = 0; i < r.shape().size(); ++i) {
+    if (next < axes.size() && axes[next] == static_cast<int64_t>(i)) {
+      ++next;
+    } else {
+      dims.push_back(r.shape()[i]);
+    }
+  }
+  return wrap(shaped(r, dims));
+}
+
+}  // namespace whit::detail
+
+namespace whit {
+using namespace detail;
+
+Tensor Tensor::cast(DType to) const {
+  if (to == dtype()) return *this;
+  return wrap(cast_value(uop(), to));
+}
+
+Tensor Tensor::bitcast(DType to) const {
+  WHIT_USER(!is_weak(dtype()) && !is_weak(to), Runtime, "[bitcast] {} to {}: a weak dtype has no bits", name(dtype()),
+            name(to));
+  if (to == dtype()) return *this;
+  const int from_bytes_n = n_bytes(dtype()), to_bytes_n = n_bytes(to);
+  if (from_bytes_n != to_bytes_n) {
+    WHIT_USER(!shape().empty() && shape().back() * from_bytes_n % to_bytes_n == 0, Runtime,
+              "[bitcast] the last axis of shape {} has {} bytes, no multiple of the {} of {}", shape().str(),
+              (shape().empty() ? 1 : shape().back()) * from_bytes_n, to_bytes_n, name(to));
+  }
+  return wrap(UOp::make(Op::Bitcast, to, {uop()}));
+}
+
+}  // namespace whit

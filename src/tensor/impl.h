@@ -1,0 +1,108 @@
+// What is behind a Tensor handle, and the helpers that all front-end files share.
+#pragma once
+#include <fmt/format.h>
+
+#include "engine/storage.h"
+#include "ir/build.h"
+#include "whit/tensor.h"
+
+namespace whit {
+
+struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
+  explicit Impl(UOp v, std::shared_ptr<Storage> s = {});
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  UOp value;  ///< the value; of a view: the chain over the storage's PARAM
+  std::shared_ptr<Storage> storage;
+  bool is_param = true;
+  Tensor grad;
+  Impl *prev = nullptr, *next = nullptr;  ///< list of live tensors
+
+  UOp uop() const { return storage ? apply_chain(value, storage->state()) : value; }
+};
+
+namespace detail {
+
+// ---- axes and shapes
+/// An axis in [0, rank). errors: Index "[op] axis 3 is out of range for shape (4, 5); valid axes are -2..1"
+int64_t resolve_axis(const char* op, int64_t axis, const Shape& shape);
+/// Sorted, unique axes in [0, rank). errors: Index; Runtime for an axis given twice
+Dims resolve_axes(const char* op, const Axes& axes, const Shape& shape);
+/// The common shape of broadcasting. errors: Index, naming both shapes
+Dims broadcast_shapes(const char* op, std::initializer_list<const Shape*> shapes);
+/// x in `dims`, which it can be broadcast to (checked by the caller).
+UOp broadcast_to(const UOp& x, std::span<const int64_t> dims);
+Tensor broadcast_to(const char* op, const Tensor& x, std::span<const int64_t> dims);
+int64_t prod(std::span<const int64_t> dims);
+std::string dims_str(std::span<const int64_t> dims);
+/// n numbers from one or n. errors: Value, naming `what`
+Dims spread(const char* op, const char* what, const IntList& list, size_t n);
+
+// ---- values
+/// RESHAPE and PERMUTE that do not look through x: a tensor's node must stay in the graphs made from it, so that
+/// gradients find it.
+UOp shaped(const UOp& x, std::span<const int64_t> dims);
+UOp permuted(const UOp& x, std::span<const int64_t> axes);
+inline UOp shaped(const UOp& x, std::initializer_list<int64_t> dims) { return shaped(x, std::span(dims.begin(), dims.size())); }
+/// Fresh memory on a device, not written yet: a flat BUFFER.
+UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device);
+/// A tensor over a storage whose flat state is `state`.
+Tensor wrap_storage(UOp state, std::span<const int64_t> dims);
+/// x stored into fresh memory of a device.
+Tensor stored(const UOp& x, std::string_view device);
+/// A new pure tensor.
+inline Tensor wrap(UOp value) { return Tensor(std::make_shared<Tensor::Impl>(std::move(value))); }
+/// CAST, folded for constants and of their broadcasts.
+UOp cast_value(const UOp& x, DType dtype);
+/// The scalar CONST below movement ops, or null.
+UOp base_const(const UOp& x);
+/// A new tensor by a movement op: a view of the same storage where that is possible.
+template <class Fn>
+Tensor move_view(const Tensor& x, Fn&& fn) {
+  const auto& impl = x.impl();
+  if (impl->storage) return Tensor(std::make_shared<Tensor::Impl>(fn(impl->value), impl->storage));
+  return wrap(fn(impl->value));
+}
+/// errors: Type when x is undefined
+const Tensor& must_be_defined(const char* op, const Tensor& x);
+/// Device of a tensor, "" when there is none.
+std::string_view device_of(const UOp& x);
+/// "Tensor on CPU" default device name; opens nothing.
+std::string default_device_name();
+std::string canonical_name(const std::string& device);
+/// x on a device, where it is computed: itself when it is there, else COPY.
+UOp on_device(const UOp& x, std::string_view device);
+/// Common dtype and shape of several tensors, weak constants lifted: the operands of an elementwise op.
+std::vector<UOp> broadcasted(const char* op, std::initializer_list<const Tensor*> xs);
+/// The dtype that two operands meet in.
+DType common_dtype(std::span<const Tensor* const> xs);
+
+inline Tensor alu1(Op op, const Tensor& x) { return wrap(alu(op, {x.uop()})); }
+/// x cast to a float dtype that the op can work in (bool and ints: the default float; weakint: weakfloat).
+Tensor to_float_dtype(const Tensor& x);
+/// REDUCE over axes, the axes removed unless keepdim.
+Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim);
+DType sum_dtype(DType dt);
+
+/// Sliding windows over the last k.size() axes: [.., out.., k..].
+Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::span<const int64_t> stride,
+            std::span<const int64_t> dilation);
+/// Padding of the last axes as pairs from the last axis to the first.
+Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes);
+
+/// Reduces a loss as "mean", "sum" or "none" says. errors: Value
+Tensor reduce_loss(const char* op, const Tensor& x, std::string_view reduction);
+void check_reduction(const char* op, std::string_view reduction);
+/// bool mask [.., n at dim]: index == lane number.
+Tensor one_hot_along(const Tensor& index, int64_t n, int64_t dim);
+
+/// Every live tensor.
+std::vector<Tensor> live_tensors();
+
+/// Runs: values in memory. Constants without device must not be among them.
+std::vector<UOp> run_values(std::span<const UOp> values);
+
+}  // namespace detail
+}  // namespace whit

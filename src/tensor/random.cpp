@@ -1,0 +1,199 @@
+// Random numbers: threefry2x32 over a counter, one stream a device. The counter is memory of the device that every
+// draw advances by assign, so that a captured step draws new numbers at each replay.
+#include <cmath>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <numbers>
+
+#include "base/flags.h"
+#include "base/sha256.h"
+#include "tensor/impl.h"
+
+namespace whit {
+using namespace detail;
+
+namespace {
+
+struct Stream {
+  Tensor key;      // uint32 [2]: hash of the device's number, seed
+  Tensor counter;  // uint64 [1]: 32-bit words drawn so far
+};
+struct Streams {
+  std::mutex mutex;
+  uint64_t seed = static_cast<uint64_t>(std::time(nullptr));
+  std::map<std::string, Stream> of_device;
+};
+Streams& streams() {
+  static Streams* const s = new Streams;
+  return *s;
+}
+
+int64_t fan_in(const IntList& shape) {
+  int64_t n = 1;
+  for (size_t i = 1; i < shape.size(); ++i) n *= shape[i];
+  return n;
+}
+
+void check_float(const char* op, DType dt) {
+  WHIT_USER(is_float(dt) && !is_weak(dt), Value, "[{}] {}; expected a float dtype", op, name(dt));
+}
+
+// num random words: threefry of (counter + i, counter + i + half) under the key.
+Tensor words(const Tensor& key, const Tensor& counter, int64_t num) {
+  const int64_t half = (num + 1) / 2;
+  const Tensor low = (counter & Tensor::constant_int(0xffffffff, DType::UInt64)).cast(DType::UInt32);
+  const Tensor high = counter >> Tensor::constant_int(32, DType::UInt64);
+  const Tensor c0 = Tensor::arange(0, half, 1, DType::UInt32) + low;
+  const Tensor c1 = c0 + Tensor::constant_int(half, DType::UInt32);
+  const Tensor shift = Tensor::constant_int(32, DType::UInt64);
+  const Tensor x = (c1.cast(DType::UInt64) << shift) | c0.cast(DType::UInt64);
+  const Tensor k = (key[1].cast(DType::UInt64) << shift) | key[0].cast(DType::UInt64);
+  // Past 2^32 words the key changes, so that no block repeats.
+  const Tensor k2 = k ^ (high * Tensor::constant_int(static_cast<int64_t>(0x9E3779B97F4A7C15ull), DType::UInt64));
+  const Tensor bits = x.threefry(k2);
+  const Tensor out = Tensor::cat({bits.cast(DType::UInt32), (bits >> shift).cast(DType::UInt32)});
+  return num == 2 * half ? out : out.split({num, 1})[0];
+}
+
+Tensor bits_to_rand(const Tensor& bits, DType dt, const IntList& shape) {
+  const int64_t n = detail::prod(shape);
+  const int bytes = n_bytes(dt), mantissa = info(dt).mantissa_bits;
+  const DType u = bytes == 1 ? DType::UInt8 : bytes == 2 ? DType::UInt16 : bytes == 4 ? DType::UInt32 : DType::UInt64;
+  Tensor b = bits.bitcast(u);
+  if (b.numel() != n) b = b.split({n, b.numel() - n})[0];
+  const Tensor one = Tensor::constant(1.0, dt).bitcast(u);
+  return (b.rshift(Tensor::constant_int(bytes * 8 - mantissa, u)).bitwise_or(one).bitcast(dt) - Tensor::constant(1.0, dt))
+      .reshape(shape);
+}
+
+}  // namespace
+
+void Tensor::manual_seed(uint64_t seed) {
+  Streams& s = streams();
+  const std::lock_guard lock(s.mutex);
+  s.seed = seed;
+  s.of_device.clear();
+}
+
+Tensor Tensor::random_bits(const Tensor& key, const Tensor& counter, int64_t num) { return words(key, counter, num); }
+
+Tensor Tensor::rand(const IntList& shape, const TensorOptions& o) {
+  const DType dt = o.dtype.value_or(default_float());
+  check_float("rand", dt);
+  for (const int64_t d : shape) WHIT_USER(d >= 0, Value, "[rand] negative size in shape {}", dims_str(shape));
+  const std::string dev = canonical_name(o.device.value_or(""));
+  const int64_t n = detail::prod(shape);
+  if (n == 0) return zeros(shape, {.device = dev, .dtype = dt});
+  const int64_t num = (n * n_bytes(dt) + 3) / 4;
+  Streams& s = streams();
+  const std::lock_guard lock(s.mutex);
+  auto it = s.of_device.find(dev);
+  if (it == s.of_device.end()) {
+    const size_t number = s.of_device.size();
+    std::string big_endian;
+    for (int i = 3; i >= 0; --i) big_endian += static_cast<char>(number >> (8 * i));
+    const auto digest = sha256(big_endian);
+    uint32_t hash = 0;
+    for (size_t i = 28; i < 32; ++i) hash = hash << 8 | digest[i];
+    Stream fresh{from<uint32_t>({hash, static_cast<uint32_t>(s.seed)}, 2, {.device = dev}),
+                 from<uint64_t>({0}, 1, {.device = dev})};
+    fresh.key.is_param_(false);
+    fresh.counter.is_param_(false);
+    it = s.of_device.emplace(dev, std::move(fresh)).first;
+  }
+  Stream& stream = it->second;
+  const Tensor step = constant_int(num, DType::UInt64);
+  stream.counter.assign(stream.counter + step);
+  return bits_to_rand(words(stream.key, stream.counter - step, num), dt, shape).contiguous();
+}
+
+Tensor Tensor::randn(const IntList& shape, const TensorOptions& o) {
+  const DType dt = o.dtype.value_or(default_float());
+  check_float("randn", dt);
+  Dims two{2};
+  two.append(shape.begin(), shape.end());
+  if (detail::prod(shape) == 0) return zeros(shape, {.device = o.device, .dtype = dt});
+  const Tensor u = rand(two, {.device = o.device, .dtype = DType::Float32});
+  const Tensor angle = u[0] * (2 * std::numbers::pi), radius = ((Tensor(1.0) - u[1]).log() * -2.0).sqrt();
+  return (angle.cos() * radius).cast(dt);
+}
+
+Tensor Tensor::uniform(const IntList& shape, double low, double high, const TensorOptions& o) {
+  WHIT_USER(low < high || (low == 0 && high == 0), Value, "[uniform] low {} and high {}; expected low < high", low, high);
+  const DType dt = o.dtype.value_or(default_float());
+  return (rand(shape, {.device = o.device}) * (high - low)).cast(dt) + constant(low, dt);
+}
+
+Tensor Tensor::randint(const IntList& shape, const RandintOptions& o) {
+  const DType dt = o.dtype.value_or(DType::Int32);
+  WHIT_USER(is_int(dt), Type, "[randint] {}; expected an integer dtype", name(dt));
+  WHIT_USER(o.low < o.high, Value, "[randint] low {} and high {}; expected low < high", o.low, o.high);
+  const double span = static_cast<double>(o.high) - static_cast<double>(o.low);
+  // Rounding may reach the upper end; it belongs to the last value.
+  const DType work = span > (1 << 20) ? DType::Float64 : DType::Float32;
+  const Tensor r = rand(shape, {.device = o.device, .dtype = work});
+  const Tensor k = (r * constant(span, work)).cast(DType::Int64);
+  return (k.minimum(constant_int(o.high - o.low - 1, DType::Int64)) + constant_int(o.low, DType::Int64)).cast(dt);
+}
+
+Tensor Tensor::normal(const IntList& shape, double mean, double std, const TensorOptions& o) {
+  WHIT_USER(std >= 0, Value, "[normal] std {}; expected none below 0", std);
+  const Tensor x = randn(shape, o);
+  return x * constant(std, x.dtype()) + constant(mean, x.dtype());
+}
+Tensor Tensor::scaled_uniform(const IntList& shape, const TensorOptions& o) {
+  const Tensor x = uniform(shape, -1, 1, o);
+  return x * constant(1 / std::sqrt(static_cast<double>(detail::prod(shape))), x.dtype());
+}
+Tensor Tensor::glorot_uniform(const IntList& shape, const TensorOptions& o) {
+  const Tensor x = uniform(shape, -1, 1, o);
+  const double n = static_cast<double>((shape.empty() ? 1 : shape[0]) + fan_in(shape));
+  return x * constant(std::sqrt(6 / n), x.dtype());
+}
+Tensor Tensor::kaiming_uniform(const IntList& shape, double a, const TensorOptions& o) {
+  const double bound = std::sqrt(3.0) * std::sqrt(2 / (1 + a * a)) / std::sqrt(static_cast<double>(fan_in(shape)));
+  return uniform(shape, -bound, bound, o);
+}
+Tensor Tensor::kaiming_normal(const IntList& shape, double a, const TensorOptions& o) {
+  return normal(shape, 0, std::sqrt(2 / (1 + a * a)) / std::sqrt(static_cast<double>(fan_in(shape))), o);
+}
+Tensor Tensor::randperm(int64_t n, const TensorOptions& o) {
+  return rand(n, {.device = o.device}).argsort().cast(o.dtype.value_or(DType::Int32));
+}
+Tensor Tensor::rand_like(const TensorOptions& o) const {
+  return rand(shape(), {.device = o.device ? o.device : device(), .dtype = o.dtype.value_or(dtype())});
+}
+Tensor Tensor::randn_like(const TensorOptions& o) const {
+  return randn(shape(), {.device = o.device ? o.device : device(), .dtype = o.dtype.value_or(dtype())});
+}
+
+Tensor Tensor::multinomial(int64_t num_samples, bool replacement) const {
+  WHIT_USER(ndim() == 1 || ndim() == 2, Assertion, "[multinomial] shape {}; expected one or two axes", shape().str());
+  WHIT_USER(num_samples > 0, Assertion, "[multinomial] {} samples", num_samples);
+  const Tensor w = ndim() == 1 ? unsqueeze(0) : *this;
+  const int64_t rows = w.shape()[0], n = w.shape()[1];
+  Tensor index;
+  if (replacement || num_samples == 1) {
+    const Tensor f = w.cast(DType::Float32), edges = (f.cumsum(1) / f.sum(1, true)).unsqueeze(1);
+    const Tensor u = rand({rows, num_samples, 1}, {.device = device()});
+    index = u.ge(edges).sum(-1).clamp(0, n - 1);
+  } else {
+    WHIT_USER(num_samples <= n, Assertion, "[multinomial] {} samples of {} without replacement", num_samples, n);
+    // The k largest of log(u) / w: each category once, with the right probabilities.
+    const Tensor u = (Tensor(1.0) - rand({rows, n}, {.device = device()})).log();
+    index = (u / w.cast(DType::Float32)).topk(num_samples).second;
+  }
+  index = index.cast(DType::Int32);
+  return ndim() == 1 ? index.squeeze(0) : index;
+}
+
+Tensor Tensor::dropout(double p) const {
+  WHIT_USER(0 <= p && p <= 1, Value, "[dropout] p is {}; expected 0..1", p);
+  if (!flag::TRAINING() || p == 0) return *this;
+  if (p == 1) return const_like(0);
+  const Tensor keep = rand(shape(), {.device = device(), .dtype = DType::Float32}).ge(p).contiguous();
+  return keep.where(*this, constant(0.0, dtype())) * (1 / (1 - p));
+}
+
+}  // namespace whit

@@ -1,0 +1,149 @@
+// gather, scatter and what selects by a mask.
+#include <algorithm>
+
+#include "ir/eval.h"
+#include "tensor/impl.h"
+
+namespace whit {
+using namespace detail;
+
+namespace {
+
+void check_index(const char* op, const Tensor& self, const Tensor& index, size_t axis) {
+  WHIT_USER(is_int(index.dtype()), Runtime, "[{}] index of {}; expected integers", op, name(index.dtype()));
+  WHIT_USER(index.ndim() == self.ndim(), Runtime, "[{}] index {} and tensor {} differ in rank", op, index.shape().str(),
+            self.shape().str());
+  for (size_t i = 0; i < self.ndim(); ++i)
+    WHIT_USER(i == axis || index.shape()[i] <= self.shape()[i], Assertion,
+              "[{}] index {} is larger than tensor {} in axis {}", op, index.shape().str(), self.shape().str(), i);
+}
+
+// The position in self.flatten() of every element that an index names; -1 outside.
+Tensor flat_positions(const Tensor& self, const Tensor& index, size_t axis) {
+  const DType dt = self.numel() <= INT32_MAX ? DType::Int32 : DType::Int64;
+  const int64_t size = self.shape()[axis];
+  const Tensor i = index.cast(DType::Int64);
+  const Tensor wrapped = i.lt(0).where(i + size, i);
+  const Tensor ok = wrapped.ge(0) & wrapped.lt(size);
+  Tensor at = ok.where(wrapped, 0).cast(dt);
+  int64_t stride = 1;
+  Tensor sum;
+  for (size_t a = self.ndim(); a-- > 0;) {
+    Tensor part;
+    if (a == axis) {
+      part = at * stride;
+    } else {
+      Dims dims(self.ndim(), 1);
+      dims[a] = index.shape()[a];
+      part = Tensor::arange(0, index.shape()[a], 1, dt).reshape(dims) * stride;
+    }
+    sum = sum.defined() ? sum + part : part;
+    stride *= self.shape()[a];
+  }
+  return ok.where(sum, -1);
+}
+
+}  // namespace
+
+Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
+  const auto axis = static_cast<size_t>(resolve_axis("gather", dim, shape()));
+  check_index("gather", *this, index, axis);
+  if (index.numel() == 0 || numel() == 0) return wrap(broadcast_scalar(whit::constant(dtype(), 0), index.shape()));
+  if (ndim() == 0) return *this;
+  const Tensor at = flat_positions(*this, index, axis);
+  return wrap(UOp::make(Op::Gather, dtype(), {flatten().uop(), at.uop()}));
+}
+
+Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce) const {
+  WHIT_USER(reduce.empty() || reduce == "add" || reduce == "multiply", Type,
+            "[scatter] reduce '{}'; expected 'add', 'multiply' or nothing", reduce);
+  if (reduce == "add") return scatter_reduce(dim, index, src.cast(dtype()), "sum", true);
+  if (reduce == "multiply") return scatter_reduce(dim, index, src.cast(dtype()), "prod", true);
+  const auto axis = static_cast<size_t>(resolve_axis("scatter", dim, shape()));
+  check_index("scatter", *this, index, axis);
+  const Tensor s = src.ndim() == 0 ? src.cast(dtype()).expand(index.shape()) : src;
+  WHIT_USER(s.dtype() == dtype(), Runtime, "[scatter] src is {}, the tensor {}", name(s.dtype()), name(dtype()));
+  WHIT_USER(s.ndim() == ndim(), Runtime, "[scatter] src {} and tensor {} differ in rank", s.shape().str(), shape().str());
+  if (index.numel() == 0) return *this;
+  std::vector<std::optional<int64_t>> part;
+  for (size_t i = 0; i < ndim(); ++i) {
+    WHIT_USER(index.shape()[i] <= s.shape()[i], Assertion, "[scatter] index {} is larger than src {}", index.shape().str(),
+              s.shape().str());
+    part.emplace_back(index.shape()[i]);
+  }
+  const Tensor at = flat_positions(*this, index, axis).flatten();
+  const Tensor values = s.shrink_to(part).flatten();
+  return wrap(UOp::make(Op::Scatter, dtype(), {flatten().uop(), at.uop(), values.uop()}, Arg("set"))).reshape(shape());
+}
+
+Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
+                              bool include_self) const {
+  const auto axis = static_cast<size_t>(resolve_axis("scatter_reduce", dim, shape()));
+  check_index("scatter_reduce", *this, index, axis);
+  WHIT_USER(reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", Runtime,
+            "[scatter_reduce] reduce '{}'; expected sum, prod, mean, amax or amin", reduce);
+  const Tensor s = src.ndim() == 0 ? src.cast(dtype()).expand(index.shape()) : src;
+  WHIT_USER(s.dtype() == dtype(), Runtime, "[scatter_reduce] src is {}, the tensor {}", name(s.dtype()), name(dtype()));
+  if (index.numel() == 0 || numel() == 0) return *this;
+  std::vector<std::optional<int64_t>> part;
+  for (size_t i = 0; i < ndim(); ++i) part.emplace_back(index.shape()[i]);
+  const Tensor at = flat_positions(*this, index, axis).flatten();
+  const Tensor values = s.shrink_to(part).flatten();
+  const Tensor self = flatten();
+  const int64_t n = numel(), m = at.numel();
+  auto counted = [&](const Tensor& base, const Tensor& what) {
+    return wrap(UOp::make(Op::Scatter, base.dtype(), {base.uop(), at.uop(), what.uop()}, Arg("add")));
+  };
+  const Tensor count = counted(wrap(broadcast_scalar(whit::constant(DType::Int32, 0), Dims{n})),
+                               wrap(broadcast_scalar(whit::constant(DType::Int32, 1), Dims{m})));
+  const Tensor touched = count.gt(0);
+  if (reduce == "sum" || reduce == "mean") {
+    const Tensor zero = wrap(broadcast_scalar(whit::constant(dtype(), 0), Dims{n}));
+    const Tensor base = include_self ? self : touched.where(zero, self);
+    const DType acc = sum_dtype(dtype());
+    const Tensor total = counted(base.cast(acc), values.cast(acc)).cast(dtype());
+    if (reduce == "sum") return total.reshape(shape());
+    const Tensor by = include_self ? count + 1 : count.maximum(1);
+    const Tensor mean = is_float(dtype()) ? total / by.cast(dtype()) : total.floordiv(by.cast(dtype()));
+    return touched.where(mean, self).reshape(shape());
+  }
+  // Products and extremes: every target looks at every source.
+  const Tensor hit = arange(0, n, 1, at.dtype()).unsqueeze(1).eq(at.unsqueeze(0));
+  const char* monoid = reduce == "prod" ? "mul" : reduce == "amax" ? "max" : "min";
+  const Tensor identity = wrap(constant_of(monoid_identity(monoid, dtype())));
+  const Tensor all = hit.where(values.unsqueeze(0), identity);
+  const Tensor best = reduce == "prod" ? all.prod(1) : reduce == "amax" ? all.max(1) : all.min(1);
+  const Tensor with_self = reduce == "prod" ? self * best : reduce == "amax" ? self.maximum(best) : self.minimum(best);
+  return touched.where(include_self ? with_self : best, self).reshape(shape());
+}
+
+Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, const Tensor& fill_value) const {
+  WHIT_USER(mask.dtype() == DType::Bool, Runtime, "[masked_select] the mask is {}; expected bool", name(mask.dtype()));
+  const Dims dims = broadcast_shapes("masked_select", {&shape(), &mask.shape()});
+  const Tensor m = broadcast_to("masked_select", mask, dims).flatten(), x = broadcast_to("masked_select", *this, dims).flatten();
+  const int64_t n = size ? *size : m.numel() == 0 ? 0 : m.sum().item_int();
+  WHIT_USER(n >= 0, Value, "[masked_select] size {}", n);
+  if (n == 0 || m.numel() == 0) return full({n}, fill_value, {.dtype = dtype(), .buffer = false});
+  // The k-th chosen element goes to place k; the others nowhere.
+  const Tensor place = m.where(m.cumsum(0) - 1, -1).cast(DType::Int32).contiguous();
+  const Tensor base = full({n}, fill_value, {.dtype = dtype(), .buffer = false});
+  return wrap(UOp::make(Op::Scatter, dtype(), {base.uop(), place.uop(), x.uop()}, Arg("set")));
+}
+
+Tensor Tensor::nonzero(std::optional<int64_t> size, const Tensor& fill_value) const {
+  const Tensor mask = ne(constant(0.0, dtype())).flatten();
+  const int64_t n = size ? *size : mask.numel() == 0 ? 0 : mask.sum().item_int();
+  std::vector<Tensor> columns;
+  int64_t stride = 1;
+  const Tensor flat = arange(0, numel(), 1, DType::Int32).masked_select(mask, n, -1);
+  const Tensor fill = fill_value.cast(DType::Int32);
+  for (size_t a = ndim(); a-- > 0;) {
+    const Tensor at = flat.floordiv(constant_int(stride, DType::Int32)).mod(constant_int(std::max<int64_t>(shape()[a], 1), DType::Int32));
+    columns.insert(columns.begin(), flat.lt(0).where(fill, at));
+    stride *= shape()[a];
+  }
+  if (columns.empty()) return zeros({n, 0}, {.dtype = DType::Int32, .buffer = false});
+  return stack(columns, 1);
+}
+
+}  // namespace whit

@@ -1,0 +1,414 @@
+// The handle: what a tensor is, its memory, reading and writing it.
+#include <cstring>
+#include <mutex>
+
+#include "base/flags.h"
+#include "ir/eval.h"
+#include "runtime/buffer.h"
+#include "runtime/device.h"
+#include "tensor/impl.h"
+
+namespace whit {
+namespace {
+
+struct LiveList {
+  std::mutex mutex;
+  Tensor::Impl* first = nullptr;
+};
+LiveList& live_list() {
+  static LiveList* const list = new LiveList;  // tensors may outlive static destructors
+  return *list;
+}
+
+DType dtype_flag(const char* flag_name, const std::string& text, bool want_float) {
+  const DType dt = dtype_by_name(text);
+  WHIT_USER((want_float ? is_float(dt) : is_int(dt)) && !is_weak(dt), Value, "{} is {}; expected {} dtype", flag_name,
+            text, want_float ? "a float" : "an integer");
+  return dt;
+}
+
+// Memory of the host, aligned as kernels want it, owned by the payload of a BUFFER.
+struct HostMemory {
+  explicit HostMemory(size_t n) : bytes(static_cast<std::byte*>(::operator new(n ? n : 1, std::align_val_t(64)))) {}
+  ~HostMemory() { ::operator delete(bytes, std::align_val_t(64)); }
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  std::byte* bytes;
+};
+
+// A BUFFER of host memory as device `device` sees it.
+UOp host_buffer(void* ptr, DType dtype, int64_t n_elems, std::shared_ptr<void> owner, const std::string& device) {
+  const std::string kind = device_kind_of(device);
+  const std::string home = kind == "CPU" || kind == "REF" ? device : "CPU";
+  UOp b = buffer(dtype, n_elems, home);
+  BufferSpec spec;
+  spec.external_ptr = ptr;
+  BufferPtr mem = Buffer::make(home, n_elems * n_bytes(dtype), spec);
+  struct Kept {
+    BufferPtr mem;
+    std::shared_ptr<void> owner;
+  };
+  auto kept = std::make_shared<Kept>(Kept{std::move(mem), std::move(owner)});
+  set_payload(b, std::shared_ptr<void>(kept, kept->mem.get()));
+  return home == device ? b : UOp::make(Op::Copy, dtype, {b}, Arg(std::string_view(device)));
+}
+
+// Converts strong values of any dtype; weak ones are read as their strong dtype.
+Tensor readable(const Tensor& x) {
+  const DType strong = strong_dtype(x.dtype(), default_int(), default_float());
+  return strong == x.dtype() ? x : x.cast(strong);
+}
+
+}  // namespace
+
+DType default_float() {
+  const std::string& text = flag::DEFAULT_FLOAT();
+  return text == "float32" ? DType::Float32 : dtype_flag("DEFAULT_FLOAT", text, true);
+}
+DType default_int() {
+  const std::string& text = flag::DEFAULT_INT();
+  return text == "int32" ? DType::Int32 : dtype_flag("DEFAULT_INT", text, false);
+}
+
+// ---- Impl
+
+Tensor::Impl::Impl(UOp v, std::shared_ptr<Storage> s) : value(std::move(v)), storage(std::move(s)) {
+  LiveList& l = live_list();
+  const std::lock_guard lock(l.mutex);
+  next = l.first;
+  if (next) next->prev = this;
+  l.first = this;
+}
+Tensor::Impl::~Impl() {
+  LiveList& l = live_list();
+  const std::lock_guard lock(l.mutex);
+  (prev ? prev->next : l.first) = next;
+  if (next) next->prev = prev;
+}
+
+namespace detail {
+
+std::vector<Tensor> live_tensors() {
+  std::vector<Tensor> out;
+  LiveList& l = live_list();
+  const std::lock_guard lock(l.mutex);
+  for (Tensor::Impl* i = l.first; i; i = i->next)
+    if (std::shared_ptr<Tensor::Impl> alive = i->weak_from_this().lock()) out.emplace_back(std::move(alive));
+  return out;
+}
+
+std::string_view device_of(const UOp& x) { return device_name(x->device); }
+std::string default_device_name() { return default_device(); }
+std::string canonical_name(const std::string& device) {
+  return device.empty() ? default_device_name() : canonical_device(device);
+}
+
+const Tensor& must_be_defined(const char* op, const Tensor& x) {
+  WHIT_USER(x.defined(), Type, "[{}] the tensor is undefined", op);
+  return x;
+}
+
+UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device) {
+  WHIT_USER(!is_weak(dtype), Runtime, "[storage] {} has no width, so it cannot be stored", name(dtype));
+  UOp b = buffer(dtype, n_elems, device);
+  set_payload(b, Buffer::make(std::string(device), n_elems * n_bytes(dtype)));
+  return b;
+}
+
+Tensor wrap_storage(UOp state, std::span<const int64_t> dims) {
+  UOp chain = shaped(storage_param(state.dtype(), state.shape()[0]), dims);
+  return Tensor(std::make_shared<Tensor::Impl>(std::move(chain), std::make_shared<Storage>(std::move(state))));
+}
+
+Tensor stored(const UOp& x, std::string_view device) {
+  const UOp value = cast_value(x, strong_dtype(x.dtype(), default_int(), default_float()));
+  const UOp b = fresh_buffer(value.dtype(), x.shape().numel(), device);
+  Tensor out = wrap_storage(b, x.shape());
+  if (x.shape().numel() == 0) return out;
+  out.impl()->storage->store(out.impl()->value, on_device(value, device));
+  return out;
+}
+
+UOp on_device(const UOp& x, std::string_view device) {
+  if (!x->device || device_of(x) == device) return x;
+  return UOp::make(Op::Copy, x.dtype(), {x}, Arg(device));
+}
+
+}  // namespace detail
+
+using namespace detail;
+
+// ---- constants and data
+
+Tensor::Tensor(const UOp& value) : impl_(std::make_shared<Impl>(value)) {}
+Tensor Tensor::constant(double v, DType dtype) { return wrap(whit::constant(dtype, v)); }
+Tensor Tensor::constant_int(int64_t v, DType dtype) { return wrap(whit::constant(dtype, v)); }
+Tensor Tensor::weak_float(double v) { return wrap(whit::constant(DType::WeakFloat, v)); }
+Tensor Tensor::weak_uint(uint64_t v) {
+  const bool fits = v <= static_cast<uint64_t>(INT64_MAX);
+  return constant_int(static_cast<int64_t>(v), fits ? DType::WeakInt : DType::UInt64);
+}
+
+Tensor Tensor::from_bytes(const void* data, DType dtype, const IntList& shape, const TensorOptions& o) {
+  WHIT_USER(!is_weak(dtype) && dtype != DType::Void, Runtime, "[tensor] {} has no layout in memory", name(dtype));
+  for (const int64_t d : shape) WHIT_USER(d >= 0, Value, "[tensor] negative size in shape {}", dims_str(shape));
+  const std::string device = canonical_name(o.device.value_or(""));
+  const int64_t n = detail::prod(shape);
+  const size_t n_data = static_cast<size_t>(n * n_bytes(dtype));
+  auto memory = std::make_shared<HostMemory>(n_data);
+  if (n_data) std::memcpy(memory->bytes, data, n_data);
+  void* const ptr = memory->bytes;
+  const UOp flat = host_buffer(ptr, dtype, n, std::move(memory), device);
+  Tensor t = flat.op() == Op::Buffer ? wrap_storage(flat, shape) : wrap(shaped(flat, shape));
+  return o.dtype ? t.cast(*o.dtype) : t;
+}
+
+Tensor Tensor::from_blob(void* ptr, const IntList& shape, const TensorOptions& o) {
+  const std::string device = canonical_name(o.device.value_or(""));
+  WHIT_USER(ptr, Value, "[from_blob] the pointer is null");
+  for (const int64_t d : shape) WHIT_USER(d >= 0, Value, "[from_blob] negative size in shape {}", dims_str(shape));
+  const DType dtype = o.dtype.value_or(default_float());
+  const int64_t n = detail::prod(shape);
+  UOp b = buffer(dtype, n, device);
+  BufferSpec spec;
+  spec.external_ptr = ptr;
+  set_payload(b, Buffer::make(device, n * n_bytes(dtype), spec));
+  return wrap_storage(b, shape);
+}
+
+// ---- what it is
+
+UOp Tensor::uop() const { return must_be_defined("tensor", *this).impl_->uop(); }
+const Shape& Tensor::shape() const { return must_be_defined("shape", *this).impl_->value.shape(); }
+DType Tensor::dtype() const { return must_be_defined("dtype", *this).impl_->value.dtype(); }
+int64_t Tensor::size(int64_t dim) const { return shape()[static_cast<size_t>(resolve_axis("size", dim, shape()))]; }
+std::optional<std::string> Tensor::device() const {
+  const UOp& u = impl_->storage ? impl_->storage->state() : impl_->value;
+  if (!u->device) return std::nullopt;
+  return std::string(device_of(u));
+}
+int64_t Tensor::element_size() const { return n_bytes(dtype()); }
+bool Tensor::is_param() const { return impl_->is_param; }
+Tensor& Tensor::is_param_(bool is_param) {
+  impl_->is_param = is_param;
+  return *this;
+}
+Tensor Tensor::grad() const { return must_be_defined("grad", *this).impl_->grad; }
+void Tensor::set_grad(const Tensor& grad) { impl_->grad = grad; }
+bool Tensor::is_realized() const { return impl_->storage && impl_->storage->state().op() == Op::Buffer; }
+
+std::string Tensor::repr() const {
+  if (!defined()) return "<Tensor undefined>";
+  const std::string dev = device().value_or("None");
+  return fmt::format("<Tensor <UOp {} {} dtypes.{}> on {} with grad {}>", dev, shape().str(), info(dtype()).alias, dev,
+                     impl_->grad.defined() ? impl_->grad.repr() : "None");
+}
+
+// ---- running
+
+void Tensor::realize_all(std::span<const Tensor> tensors) {
+  std::vector<UOp> roots;
+  std::vector<std::shared_ptr<Impl>> owners;
+  for (const Tensor& t : tensors) {
+    must_be_defined("realize", t);
+    Impl& i = *t.impl_;
+    const UOp& root = i.storage ? i.storage->state() : i.value;
+    if (!root->device || is_weak(root.dtype()) || root.shape().numel() == 0 || root.op() == Op::Buffer) continue;
+    roots.push_back(root);
+    owners.push_back(t.impl_);
+  }
+  if (roots.empty()) return;
+  const std::vector<UOp> done = run_values(roots);
+  for (size_t k = 0; k < done.size(); ++k) {
+    UOp base = done[k];
+    while (base.op() == Op::Reshape) base = base.src(0);
+    WHIT_CHECK(base.op() == Op::Buffer && base.shape().numel() == roots[k].shape().numel(),
+               "realize gave {} of {} for {}", name(base.op()), base.shape().str(), roots[k].shape().str());
+    Impl& i = *owners[k];
+    if (i.storage) {
+      i.storage->settle(base);
+    } else {
+      i.value = shaped(storage_param(base.dtype(), base.shape()[0]), roots[k].shape());
+      i.storage = std::make_shared<Storage>(base);
+    }
+  }
+}
+
+Tensor& Tensor::realize() {
+  realize_all(std::span<const Tensor>(this, 1));
+  return *this;
+}
+
+std::vector<std::byte> Tensor::bytes() const {
+  std::vector<std::byte> out(static_cast<size_t>(numel()) *
+                             n_bytes(strong_dtype(dtype(), default_int(), default_float())));
+  copy_to(out.data(), out.size());
+  return out;
+}
+
+void Tensor::copy_to(void* host, size_t n) const {
+  const Tensor t = readable(*this);
+  const size_t elem = static_cast<size_t>(n_bytes(t.dtype())), want = static_cast<size_t>(t.numel()) * elem;
+  WHIT_USER(n == want, Value, "[copy_to] the destination has {} bytes; expected {}", n, want);
+  if (n == 0) return;
+  if (const UOp c = t.impl_->storage ? UOp() : base_const(t.impl_->value)) {
+    const Scalar v = scalar_of(c);
+    for (int64_t i = 0; i < t.numel(); ++i) write_element(t.dtype(), host, i, v);
+    return;
+  }
+  if (t.impl_->storage) realize_all(std::span<const Tensor>(&t, 1));
+  UOp value = t.uop();
+  const UOp before = value;
+  while (value.op() == Op::Reshape || value.op() == Op::Detach) value = value.src(0);
+  if (value.op() != Op::Buffer) {
+    const UOp root = before.op() == Op::Contiguous ? before : UOp::make(Op::Contiguous, before.dtype(), {before});
+    value = run_values(std::span<const UOp>(&root, 1))[0];
+    while (value.op() == Op::Reshape) value = value.src(0);
+  }
+  WHIT_CHECK(value.op() == Op::Buffer, "a read gave {}", name(value.op()));
+  const std::shared_ptr<void> memory = payload(value);
+  WHIT_CHECK(memory, "a buffer without memory was read");
+  static_cast<Buffer*>(memory.get())->copyout(host, static_cast<int64_t>(n));
+}
+
+double Tensor::item() const {
+  WHIT_USER(numel() == 1, Assertion, "[item] the tensor has shape {}; expected exactly one element", shape().str());
+  const std::vector<std::byte> b = bytes();
+  return read_element(strong_dtype(dtype(), default_int(), default_float()), b.data(), 0).as_double();
+}
+int64_t Tensor::item_int() const {
+  WHIT_USER(numel() == 1, Assertion, "[item] the tensor has shape {}; expected exactly one element", shape().str());
+  const DType dt = strong_dtype(dtype(), default_int(), default_float());
+  const std::vector<std::byte> b = bytes();
+  const Scalar s = read_element(dt, b.data(), 0);
+  return is_float(dt) ? static_cast<int64_t>(s.f) : s.i;
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const DType dt = strong_dtype(dtype(), default_int(), default_float());
+  const std::vector<std::byte> b = bytes();
+  std::vector<T> out(static_cast<size_t>(numel()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Scalar s = read_element(dt, b.data(), static_cast<int64_t>(i));
+    out[i] = is_float(dt) ? static_cast<T>(s.f) : dt == DType::UInt64 ? static_cast<T>(static_cast<uint64_t>(s.i))
+                                                                      : static_cast<T>(s.i);
+  }
+  return out;
+}
+template <class T>
+Tensor Tensor::from(const std::vector<T>& data, const IntList& shape, const TensorOptions& o) {
+  constexpr DType dt = std::is_same_v<T, bool>       ? DType::Bool
+                       : std::is_same_v<T, float>    ? DType::Float32
+                       : std::is_same_v<T, double>   ? DType::Float64
+                       : std::is_same_v<T, int8_t>   ? DType::Int8
+                       : std::is_same_v<T, uint8_t>  ? DType::UInt8
+                       : std::is_same_v<T, int16_t>  ? DType::Int16
+                       : std::is_same_v<T, uint16_t> ? DType::UInt16
+                       : std::is_same_v<T, int32_t>  ? DType::Int32
+                       : std::is_same_v<T, uint32_t> ? DType::UInt32
+                       : std::is_same_v<T, int64_t>  ? DType::Int64
+                                                     : DType::UInt64;
+  WHIT_USER(static_cast<int64_t>(data.size()) == detail::prod(shape), Value, "[tensor] {} elements for shape {}",
+            data.size(), dims_str(shape));
+  if constexpr (std::is_same_v<T, bool>) {
+    std::vector<uint8_t> b(data.begin(), data.end());
+    return from_bytes(b.data(), dt, shape, o);
+  } else {
+    return from_bytes(data.data(), dt, shape, o);
+  }
+}
+#define WHIT_ELEMENT(T)                          \
+  template std::vector<T> Tensor::to_vector() const; \
+  template Tensor Tensor::from(const std::vector<T>&, const IntList&, const TensorOptions&);
+WHIT_ELEMENT(bool)
+WHIT_ELEMENT(float)
+WHIT_ELEMENT(double)
+WHIT_ELEMENT(int8_t)
+WHIT_ELEMENT(uint8_t)
+WHIT_ELEMENT(int16_t)
+WHIT_ELEMENT(uint16_t)
+WHIT_ELEMENT(int32_t)
+WHIT_ELEMENT(uint32_t)
+WHIT_ELEMENT(int64_t)
+WHIT_ELEMENT(uint64_t)
+#undef WHIT_ELEMENT
+
+// ---- state
+
+Tensor& Tensor::assign(const Tensor& x) {
+  must_be_defined("assign", *this);
+  must_be_defined("assign", x);
+  if (is_same(x)) return *this;
+  if (is_weak(dtype())) impl_ = clone().impl_;
+  UOp v = x.uop();
+  if (v == uop()) return *this;
+  if (is_weak(v.dtype()) && least_upper_dtype(v.dtype(), dtype()) == dtype()) v = cast_value(v, dtype());
+  WHIT_USER(v.dtype() == dtype(), Runtime, "[assign] the value is {}, the target is {}", name(v.dtype()), name(dtype()));
+  const auto dev = device();
+  WHIT_USER(!v->device || !dev || *dev == device_of(v), Runtime, "[assign] the value is on {}, the target is on {}",
+            device_of(v), *dev);
+  if (!(v.shape() == shape())) v = broadcast_to("assign", wrap(v), shape()).uop();
+  if (numel() == 0) return *this;
+  if (impl_->storage) {
+    impl_->storage->store(impl_->value, v);
+  } else if (dev && !v->device) {
+    const Tensor fresh = stored(v, *dev);
+    impl_->value = fresh.impl_->value;
+    impl_->storage = fresh.impl_->storage;
+  } else {
+    impl_->value = v;
+  }
+  return *this;
+}
+
+Tensor& Tensor::replace(const Tensor& x) {
+  WHIT_USER(shape() == x.shape(), Assertion, "[replace] the value has shape {}, the target {}", x.shape().str(),
+            shape().str());
+  const auto& other = must_be_defined("replace", x).impl_;
+  const UOp value = other->value;  // x may be this
+  impl_->storage = other->storage;
+  impl_->value = value;
+  return *this;
+}
+
+Tensor Tensor::clone(const std::optional<std::string>& to_device) const {
+  const std::string dev = to_device ? canonical_name(*to_device) : device().value_or(default_device_name());
+  Tensor out = stored(uop(), dev);
+  out.impl_->is_param = impl_->is_param;
+  if (impl_->grad.defined()) out.impl_->grad = impl_->grad.clone(to_device);
+  return out;
+}
+
+Tensor Tensor::detach() const {
+  return move_view(*this, [](const UOp& u) { return UOp::make(Op::Detach, u.dtype(), {u}); });
+}
+
+Tensor Tensor::contiguous() const {
+  const UOp u = uop();
+  if (is_weak(dtype()) || !u->device || u.op() == Op::Contiguous) return *this;
+  const UOp base = u.op() == Op::Reshape ? u.src(0) : u;
+  if (base.op() == Op::Buffer || base.op() == Op::After) return *this;
+  return wrap(UOp::make(Op::Contiguous, u.dtype(), {u}));
+}
+Tensor Tensor::contiguous_backward() const { return alu1(Op::ContiguousBackward, *this); }
+
+Tensor Tensor::to(const std::optional<std::string>& to_device) const {
+  const auto here = device();
+  const std::string dev = canonical_name(to_device.value_or(""));
+  if (!here || *here == dev) return *this;
+  Tensor out = wrap(on_device(uop(), dev));
+  out.impl_->is_param = impl_->is_param;
+  if (impl_->grad.defined()) out.impl_->grad = impl_->grad.to(dev);
+  return out;
+}
+Tensor& Tensor::to_(const std::optional<std::string>& to_device) {
+  const Tensor moved = to(to_device);
+  if (moved.is_same(*this)) return *this;
+  impl_->value = moved.impl_->value;
+  impl_->storage = moved.impl_->storage;
+  impl_->grad = moved.impl_->grad;
+  return *this;
+}
+
+}  // namespace whit
