@@ -47,8 +47,8 @@ UOp apply_chain(const UOp& chain, const UOp& state) { return rebuild(chain, stat
 
 void Storage::store(const UOp& chain, const UOp& value) {
   for (const Node* n = chain.node(); n->op != Op::Param; n = n->src_begin()[0])
-    WHIT_USER(n->op != Op::Expand, Runtime, "[assign] the target repeats elements (it was expanded to {}); clone it first",
-              n->shape.str());
+    WHIT_USER(n->op != Op::Expand, Runtime,
+              "[assign] the target repeats elements (it was expanded to {}); clone it first", n->shape.str());
   bool strided = false;
   UOp base = chain;
   for (; base.op() != Op::Param; base = base.src(0)) strided |= base.op() == Op::Window;

@@ -108,9 +108,7 @@ UOp floor_of(const UOp& q) {
   return select(lt(q, t), t - num(q, 1.0), t);
 }
 Grads floormod_row(const UOp& n, const UOp& g) { return {g, -times(g, floor_of(divided(n.src(0), n.src(1))))}; }
-Grads cmod_row(const UOp& n, const UOp& g) {
-  return {g, -times(g, alu(Op::Trunc, {divided(n.src(0), n.src(1))}))};
-}
+Grads cmod_row(const UOp& n, const UOp& g) { return {g, -times(g, alu(Op::Trunc, {divided(n.src(0), n.src(1))}))}; }
 
 // ---- reductions
 
@@ -263,8 +261,8 @@ constexpr Row kRows[] = {
 };
 
 // Ops that are flat or integer everywhere, or stop gradients on purpose.
-constexpr Op kStops[] = {Op::Const, Op::Buffer, Op::Param,   Op::Variable, Op::Lanes, Op::Trunc,
-                         Op::Detach, Op::CmpLt, Op::CmpNe,   Op::CmpEq,    Op::Bitcast, Op::Threefry};
+constexpr Op kStops[] = {Op::Const,  Op::Buffer, Op::Param, Op::Variable, Op::Lanes,   Op::Trunc,
+                         Op::Detach, Op::CmpLt,  Op::CmpNe, Op::CmpEq,    Op::Bitcast, Op::Threefry};
 
 }  // namespace
 
@@ -295,8 +293,7 @@ UOp transpose_movement(const UOp& n, const UOp& g) {
     }
     case Op::Permute: {
       Dims inverse(in.size(), 0);
-      for (size_t i = 0; i < in.size(); ++i)
-        inverse[static_cast<size_t>(n.arg().int_at(i))] = static_cast<int64_t>(i);
+      for (size_t i = 0; i < in.size(); ++i) inverse[static_cast<size_t>(n.arg().int_at(i))] = static_cast<int64_t>(i);
       return permuted(g, inverse);
     }
     case Op::Pad: {

@@ -18,7 +18,9 @@ Tensor joined(Op op, std::span<const UOp> src) {
   return wrap(fold_constants(op, dt, src));
 }
 
-Tensor binary(const char* text, Op op, const Tensor& x, const Tensor& y) { return joined(op, broadcasted(text, {&x, &y})); }
+Tensor binary(const char* text, Op op, const Tensor& x, const Tensor& y) {
+  return joined(op, broadcasted(text, {&x, &y}));
+}
 
 void must_have_bits(const char* text, const Tensor& x) {
   WHIT_USER(!is_float(x.dtype()), Runtime, "[{}] {} has no bits to work on; expected integers or bool", text,
@@ -75,12 +77,14 @@ Tensor Tensor::floordiv(const Tensor& x) const {
 
 Tensor Tensor::mod(const Tensor& x) const {
   const std::vector<UOp> s = broadcasted("mod", {this, &x});
-  if (s[0].dtype() == DType::Bool) return joined(Op::And, std::vector<UOp>{s[0], alu(Op::Xor, {s[1], const_bool(true)})});
+  if (s[0].dtype() == DType::Bool)
+    return joined(Op::And, std::vector<UOp>{s[0], alu(Op::Xor, {s[1], const_bool(true)})});
   return joined(Op::FloorMod, s);
 }
 Tensor Tensor::fmod(const Tensor& x) const {
   const std::vector<UOp> s = broadcasted("fmod", {this, &x});
-  if (s[0].dtype() == DType::Bool) return joined(Op::And, std::vector<UOp>{s[0], alu(Op::Xor, {s[1], const_bool(true)})});
+  if (s[0].dtype() == DType::Bool)
+    return joined(Op::And, std::vector<UOp>{s[0], alu(Op::Xor, {s[1], const_bool(true)})});
   return joined(Op::Cmod, s);
 }
 
@@ -126,7 +130,8 @@ Tensor Tensor::lt(const Tensor& x) const { return binary("lt", Op::CmpLt, *this,
 Tensor Tensor::gt(const Tensor& x) const { return binary("gt", Op::CmpLt, x, *this); }
 Tensor Tensor::le(const Tensor& x) const {
   const std::vector<UOp> s = broadcasted("le", {this, &x});
-  if (is_float(s[0].dtype())) return joined(Op::Or, std::vector<UOp>{joined(Op::CmpLt, s).uop(), joined(Op::CmpEq, s).uop()});
+  if (is_float(s[0].dtype()))
+    return joined(Op::Or, std::vector<UOp>{joined(Op::CmpLt, s).uop(), joined(Op::CmpEq, s).uop()});
   return joined(Op::CmpLt, std::vector<UOp>{s[1], s[0]}).logical_not();
 }
 Tensor Tensor::ge(const Tensor& x) const { return x.le(*this); }
@@ -167,7 +172,8 @@ Tensor Tensor::logaddexp(const Tensor& other) const {
   const std::vector<UOp> s = broadcasted("logaddexp", {this, &other});
   const Tensor x = to_float_dtype(wrap(s[0])), y = to_float_dtype(wrap(s[1]));
   const Tensor m = x.maximum(y).detach();
-  const Tensor safe = m.isinf().where(m.zeros_like({.buffer = false}), m);  // of two equal infinities the maximum is the answer
+  const Tensor safe =
+      m.isinf().where(m.zeros_like({.buffer = false}), m);  // of two equal infinities the maximum is the answer
   const Tensor r = ((x - safe).exp() + (y - safe).exp()).log() + safe;
   return m.eq(-INFINITY).where(m, r);
 }

@@ -45,13 +45,14 @@ Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes) {
 Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const {
   must_be_defined("conv2d", *this);
   must_be_defined("conv2d", weight);
-  WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion, "[conv2d] input {} and weight {}; expected equal ranks of at least 3",
-            shape().str(), weight.shape().str());
+  WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion,
+            "[conv2d] input {} and weight {}; expected equal ranks of at least 3", shape().str(), weight.shape().str());
   const size_t n = ndim() - 2;
   const int64_t batch = shape()[0], cin = weight.shape()[1], cout = weight.shape()[0], groups = o.groups;
-  WHIT_USER(groups > 0 && groups * cin == shape()[1] && cout % groups == 0, Assertion,
-            "[conv2d] input {}, weight {} and groups {} do not match: expected {} input channels and outputs divisible by {}",
-            shape().str(), weight.shape().str(), groups, groups * cin, groups);
+  WHIT_USER(
+      groups > 0 && groups * cin == shape()[1] && cout % groups == 0, Assertion,
+      "[conv2d] input {}, weight {} and groups {} do not match: expected {} input channels and outputs divisible by {}",
+      shape().str(), weight.shape().str(), groups, groups * cin, groups);
   if (bias.defined())
     WHIT_USER(bias.ndim() == 1 && bias.shape()[0] == cout, Assertion, "[conv2d] bias {} for {} output channels",
               bias.shape().str(), cout);
@@ -59,7 +60,8 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   const Dims stride = spread("conv2d", "stride", o.stride, n), dilation = spread("conv2d", "dilation", o.dilation, n);
   const DType out = least_upper_dtype(dtype(), weight.dtype());
   const DType acc = o.dtype.value_or(sum_dtype(out));
-  const Tensor windows = detail::pool("conv2d", pad(resolve_pool_pads("conv2d", o.padding, n)).cast(acc), k, stride, dilation);
+  const Tensor windows =
+      detail::pool("conv2d", pad(resolve_pool_pads("conv2d", o.padding, n)).cast(acc), k, stride, dilation);
   // windows: [b, g*cin, o.., k..] -> [b, g, 1, o.., cin, k..]
   Dims x_dims{batch, groups, cin}, order{0, 1}, one_dims{batch, groups, 1}, all_dims{batch, groups, cout / groups};
   Dims w_dims{1, groups, cout / groups}, out_dims{batch, cout};
@@ -97,7 +99,8 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
   const size_t n = ndim() - 2;
   const int64_t groups = o.groups, cin = weight.shape()[0], cout = weight.shape()[1];
   WHIT_USER(groups > 0 && cin == shape()[1] && cin % groups == 0, Assertion,
-            "[conv_transpose2d] input {}, weight {} and groups {} do not match", shape().str(), weight.shape().str(), groups);
+            "[conv_transpose2d] input {}, weight {} and groups {} do not match", shape().str(), weight.shape().str(),
+            groups);
   const Dims stride = spread("conv_transpose2d", "stride", o.stride, n);
   const Dims dilation = spread("conv_transpose2d", "dilation", o.dilation, n);
   const Dims out_pad = spread("conv_transpose2d", "output_padding", o.output_padding, n);
@@ -225,22 +228,23 @@ std::pair<Tensor, Tensor> Tensor::max_pool2d_indices(const PoolOptions& o) const
   const Dims own(shape().end() - s.n, shape().end());
   const int64_t plane = detail::prod(own);
   const Tensor position = arange(0, plane, 1, DType::Int32).reshape(own);
-  const Tensor at = detail::pool("max_pool2d", pad_with(position, pads, whit::constant(DType::Int32, plane)), s.k, s.stride,
-                                 s.dilation);
+  const Tensor at = detail::pool("max_pool2d", pad_with(position, pads, whit::constant(DType::Int32, plane)), s.k,
+                                 s.stride, s.dilation);
   Tensor hit = w.eq(best);
   if (is_float(dtype())) hit = hit | w.isnan();
   return {w.max(axes), hit.where(at, constant_int(plane, DType::Int32)).min(axes)};
 }
 
-Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o, const std::optional<IntList>& output_size) const {
+Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o,
+                            const std::optional<IntList>& output_size) const {
   const PoolSizes s = pool_sizes("max_unpool2d", *this, o);
   WHIT_USER(indices.shape() == shape(), Runtime, "[max_unpool2d] indices {} for values {}", indices.shape().str(),
             shape().str());
   Dims dims(shape().begin(), shape().end() - s.n);
   const int64_t rows = detail::prod(dims);
   if (output_size) {
-    WHIT_USER(output_size->size() == ndim() || output_size->size() == s.n, Value, "[max_unpool2d] output_size has {} numbers",
-              output_size->size());
+    WHIT_USER(output_size->size() == ndim() || output_size->size() == s.n, Value,
+              "[max_unpool2d] output_size has {} numbers", output_size->size());
     dims.append(output_size->end() - s.n, output_size->end());
   } else {
     for (size_t i = 0; i < s.n; ++i) {

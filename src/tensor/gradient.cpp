@@ -36,7 +36,8 @@ std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tens
   const std::vector<UOp> grads = gradients(uop(), seed, nodes);
   std::vector<Tensor> out;
   for (size_t i = 0; i < grads.size(); ++i)
-    out.push_back(wrap(grads[i] ? grads[i] : broadcast_scalar(whit::constant(nodes[i].dtype(), 0.0), nodes[i].shape())));
+    out.push_back(
+        wrap(grads[i] ? grads[i] : broadcast_scalar(whit::constant(nodes[i].dtype(), 0.0), nodes[i].shape())));
   return out;
 }
 
@@ -84,7 +85,8 @@ std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Te
   std::unordered_map<const Node*, UOp> implicit;
   for (const Node* n : toposort(body)) {
     if (n->op != Op::Buffer) continue;
-    WHIT_USER(allow_implicit, Runtime, "[function] the body reads a buffer of shape {} that is no argument; pass it, or allow_implicit=True",
+    WHIT_USER(allow_implicit, Runtime,
+              "[function] the body reads a buffer of shape {} that is no argument; pass it, or allow_implicit=True",
               n->shape.str());
     implicit.emplace(n, param(static_cast<int64_t>(args.size()), n->dtype, n->shape));
     args.push_back(UOp(n));

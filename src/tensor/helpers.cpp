@@ -12,7 +12,8 @@ std::string dims_str(std::span<const int64_t> dims) { return Shape(dims).str(); 
 int64_t prod(std::span<const int64_t> dims) {
   int64_t n = 1;
   for (const int64_t d : dims)
-    WHIT_USER(!__builtin_mul_overflow(n, d, &n), Value, "[tensor] shape {} has more than 2^63 elements", dims_str(dims));
+    WHIT_USER(!__builtin_mul_overflow(n, d, &n), Value, "[tensor] shape {} has more than 2^63 elements",
+              dims_str(dims));
   return n;
 }
 

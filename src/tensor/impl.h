@@ -45,7 +45,9 @@ Dims spread(const char* op, const char* what, const IntList& list, size_t n);
 /// gradients find it.
 UOp shaped(const UOp& x, std::span<const int64_t> dims);
 UOp permuted(const UOp& x, std::span<const int64_t> axes);
-inline UOp shaped(const UOp& x, std::initializer_list<int64_t> dims) { return shaped(x, std::span(dims.begin(), dims.size())); }
+inline UOp shaped(const UOp& x, std::initializer_list<int64_t> dims) {
+  return shaped(x, std::span(dims.begin(), dims.size()));
+}
 /// Fresh memory on a device, not written yet: a flat BUFFER.
 UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device);
 /// A tensor over a storage whose flat state is `state`.

@@ -118,11 +118,11 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
 
 // The indexed axes first and joined, as GATHER and SCATTER want it.
 struct Joined {
-  Tensor rows;         ///< [product of the indexed axes, rest..]
-  Tensor index;        ///< [broadcast index shape], -1 where any index is out of range
-  Dims to_front;       ///< permutation that made rows
-  Dims front_dims;     ///< shape after the permutation
-  Dims result_order;   ///< of [index.., rest..], to numpy's place
+  Tensor rows;        ///< [product of the indexed axes, rest..]
+  Tensor index;       ///< [broadcast index shape], -1 where any index is out of range
+  Dims to_front;      ///< permutation that made rows
+  Dims front_dims;    ///< shape after the permutation
+  Dims result_order;  ///< of [index.., rest..], to numpy's place
 };
 
 Joined join(const Parsed& p) {
@@ -152,7 +152,10 @@ Joined join(const Parsed& p) {
   Tensor valid;
   for (const TensorIndex& t : p.tensors) {
     const int64_t size = s[t.axis];
-    const Tensor i = t.index.cast(t.index.dtype() == DType::Int64 || t.index.dtype() == DType::UInt32 || t.index.dtype() == DType::UInt64 ? DType::Int64 : dt);
+    const Tensor i = t.index.cast(t.index.dtype() == DType::Int64 || t.index.dtype() == DType::UInt32 ||
+                                          t.index.dtype() == DType::UInt64
+                                      ? DType::Int64
+                                      : dt);
     const Tensor wrapped = i.lt(0).where(i + size, i);
     const Tensor ok = wrapped.ge(0) & wrapped.lt(size);
     valid = valid.defined() ? valid & ok : ok;

@@ -29,9 +29,7 @@ std::pair<Tensor, Tensor> Tensor::qr() const {
   return {q, r};
 }
 
-std::vector<Tensor> Tensor::svd(bool) const {
-  raise(ErrorKind::NotImplemented, "[svd] not there yet");
-}
+std::vector<Tensor> Tensor::svd(bool) const { raise(ErrorKind::NotImplemented, "[svd] not there yet"); }
 
 Tensor Tensor::newton_schulz(int64_t steps, std::span<const double> params, double eps) const {
   WHIT_USER(ndim() >= 2, Value, "[newton_schulz] shape {}; expected at least two axes", shape().str());

@@ -52,8 +52,8 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
   size_t n_dots = 0;
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (inputs[k].find("...") == std::string::npos) continue;
-    WHIT_USER(operands[k].ndim() + 3 >= inputs[k].size(), Value, "[einsum] operand {} of shape {} has too few axes for '{}'",
-              k, operands[k].shape().str(), inputs[k]);
+    WHIT_USER(operands[k].ndim() + 3 >= inputs[k].size(), Value,
+              "[einsum] operand {} of shape {} has too few axes for '{}'", k, operands[k].shape().str(), inputs[k]);
     n_dots = std::max(n_dots, operands[k].ndim() + 3 - inputs[k].size());
   }
   auto spread_dots = [&](std::string s, size_t n) {
@@ -66,8 +66,9 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
   for (size_t k = 0; k < inputs.size(); ++k) {
     const bool dots = inputs[k].find("...") != std::string::npos;
     inputs[k] = spread_dots(inputs[k], dots ? operands[k].ndim() + 3 - inputs[k].size() : 0);
-    WHIT_USER(inputs[k].size() == operands[k].ndim(), Value, "[einsum] operand {} of shape {} against {} letters in '{}'", k,
-              operands[k].shape().str(), inputs[k].size(), formula);
+    WHIT_USER(inputs[k].size() == operands[k].ndim(), Value,
+              "[einsum] operand {} of shape {} against {} letters in '{}'", k, operands[k].shape().str(),
+              inputs[k].size(), formula);
   }
   std::string output;
   if (arrow != std::string::npos) {
@@ -108,8 +109,8 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
     for (size_t i = 0; i < letters.size(); ++i) {
       auto [it, fresh] = size_of.emplace(letters[i], x.shape()[i]);
       if (!fresh && it->second == 1) it->second = x.shape()[i];
-      WHIT_USER(x.shape()[i] == it->second || x.shape()[i] == 1, Runtime, "[einsum] '{}' has sizes {} and {}", letters[i],
-                it->second, x.shape()[i]);
+      WHIT_USER(x.shape()[i] == it->second || x.shape()[i] == 1, Runtime, "[einsum] '{}' has sizes {} and {}",
+                letters[i], it->second, x.shape()[i]);
     }
     xs.push_back(x);
   }
@@ -138,7 +139,8 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
     if (i >= output.size()) sum_axes.push_back(static_cast<int64_t>(i));
   }
   product = product.expand(full);
-  return sum_axes.empty() ? (dt ? product.cast(*dt) : product) : product.sum(IntList(sum_axes), false, dt).cast(dt.value_or(product.dtype()));
+  return sum_axes.empty() ? (dt ? product.cast(*dt) : product)
+                          : product.sum(IntList(sum_axes), false, dt).cast(dt.value_or(product.dtype()));
 }
 
 }  // namespace whit

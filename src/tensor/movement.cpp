@@ -46,8 +46,8 @@ Tensor pad_by_mode(const Tensor& x, std::span<const int64_t> before_after, const
     if (before == 0 && after == 0) continue;
     std::vector<Tensor> parts;
     if (mode == "reflect") {
-      WHIT_USER(before < n && after < n, Value, "[pad] reflect by ({}, {}) needs padding smaller than the size {}", before,
-                after, n);
+      WHIT_USER(before < n && after < n, Value, "[pad] reflect by ({}, {}) needs padding smaller than the size {}",
+                before, after, n);
       if (before) parts.push_back(part(out, axis, 1, before + 1).flip(static_cast<int64_t>(axis)));
       parts.push_back(out);
       if (after) parts.push_back(part(out, axis, n - 1 - after, n - 1).flip(static_cast<int64_t>(axis)));
@@ -89,8 +89,8 @@ Tensor Tensor::reshape(const IntList& to) const {
     dims.push_back(to[i]);
   }
   if (unknown >= 0) {
-    WHIT_USER(known != 0 ? numel() % known == 0 : numel() == 0, Value, "[reshape] {} elements of shape {} do not fit {}",
-              numel(), shape().str(), dims_str(to));
+    WHIT_USER(known != 0 ? numel() % known == 0 : numel() == 0, Value,
+              "[reshape] {} elements of shape {} do not fit {}", numel(), shape().str(), dims_str(to));
     dims[static_cast<size_t>(unknown)] = known == 0 ? 0 : numel() / known;
   }
   WHIT_USER(detail::prod(dims) == numel(), Value, "[reshape] {} elements of shape {} do not fit {}", numel(),
@@ -107,8 +107,8 @@ Tensor Tensor::expand(const IntList& to) const {
   for (size_t i = 0; i < to.size(); ++i) {
     const int64_t have = i < left ? 1 : s[i - left];
     const int64_t want = to[i] == -1 ? have : to[i];
-    WHIT_USER(want >= 0 && (have == want || have == 1), Value, "[expand] axis {} of shape {} cannot become {} (of {})", i,
-              s.str(), to[i], dims_str(to));
+    WHIT_USER(want >= 0 && (have == want || have == 1), Value, "[expand] axis {} of shape {} cannot become {} (of {})",
+              i, s.str(), to[i], dims_str(to));
     dims.push_back(want);
   }
   if (Shape(dims) == s) return *this;
@@ -143,8 +143,8 @@ Tensor Tensor::shrink(Pairs begin_end) const {
   Dims be;
   for (size_t i = 0; i < ndim(); ++i) {
     const auto [b, e] = begin_end[i].value_or(std::pair<int64_t, int64_t>(0, shape()[i]));
-    WHIT_USER(0 <= b && b <= e && e <= shape()[i], Value, "[shrink] [{}, {}) is no part of axis {} of shape {}", b, e, i,
-              shape().str());
+    WHIT_USER(0 <= b && b <= e && e <= shape()[i], Value, "[shrink] [{}, {}) is no part of axis {} of shape {}", b, e,
+              i, shape().str());
     be.push_back(b);
     be.push_back(e);
   }
@@ -203,7 +203,8 @@ Tensor Tensor::pad(const IntList& padding, const PadOptions& o) const {
 }
 
 Tensor Tensor::pad_to(std::span<const std::optional<int64_t>> to, double value) const {
-  WHIT_USER(to.size() == ndim(), Value, "[pad_to] {} sizes for shape {}; expected {}", to.size(), shape().str(), ndim());
+  WHIT_USER(to.size() == ndim(), Value, "[pad_to] {} sizes for shape {}; expected {}", to.size(), shape().str(),
+            ndim());
   std::vector<std::optional<std::pair<int64_t, int64_t>>> pairs;
   for (size_t i = 0; i < ndim(); ++i) {
     const int64_t n = to[i].value_or(shape()[i]);

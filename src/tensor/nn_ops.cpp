@@ -37,7 +37,8 @@ Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& val
   WHIT_USER(ndim() >= 2 && key.ndim() >= 2 && value.ndim() >= 2, Value,
             "[scaled_dot_product_attention] query {}, key {}, value {}; expected at least two axes", shape().str(),
             key.shape().str(), value.shape().str());
-  WHIT_USER(!o.is_causal || !o.attn_mask, Runtime, "[scaled_dot_product_attention] is_causal and a mask are both given");
+  WHIT_USER(!o.is_causal || !o.attn_mask, Runtime,
+            "[scaled_dot_product_attention] is_causal and a mask are both given");
   Tensor k = key, v = value;
   if (o.enable_gqa) {
     const int64_t heads = size(-3), k_heads = k.size(-3), v_heads = v.size(-3);
@@ -90,8 +91,8 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& y, int64_t ignore_i
   WHIT_USER(0 <= label_smoothing && label_smoothing <= 1, Assertion, "[{}] label_smoothing {}; expected 0..1", op,
             label_smoothing);
   check_reduction(op, reduction);
-  WHIT_USER(ndim() == y.ndim() + 1, Runtime, "[{}] logits {} and labels {}: expected one label a row", op, shape().str(),
-            y.shape().str());
+  WHIT_USER(ndim() == y.ndim() + 1, Runtime, "[{}] logits {} and labels {}: expected one label a row", op,
+            shape().str(), y.shape().str());
   for (size_t i = 0; i < y.ndim(); ++i)
     WHIT_USER(shape()[i] == y.shape()[i], Runtime, "[{}] logits {} and labels {} differ in axis {}", op, shape().str(),
               y.shape().str(), i);
@@ -139,7 +140,8 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int
   constexpr const char* op = "nll_loss";
   check_reduction(op, reduction);
   const int64_t axis = ndim() == 1 ? 0 : 1;
-  WHIT_USER(y.ndim() + 1 == ndim(), Runtime, "[{}] log probabilities {} and labels {}", op, shape().str(), y.shape().str());
+  WHIT_USER(y.ndim() + 1 == ndim(), Runtime, "[{}] log probabilities {} and labels {}", op, shape().str(),
+            y.shape().str());
   const int64_t classes = size(axis);
   const Tensor hit = one_hot_along(y.unsqueeze(axis), classes, axis);
   Tensor w = constant(1.0, dtype()).expand(y.shape());
@@ -166,8 +168,9 @@ Tensor Tensor::interpolate(const IntList& size, std::string_view mode, bool alig
     const size_t axis = ndim() - size.size() + i;
     const int64_t n_in = shape()[axis], n_out = size[i];
     WHIT_USER(n_out > 0 && n_in > 0, Value, "[interpolate] size {} from {}", n_out, n_in);
-    const double scale = align_corners ? (n_out > 1 ? static_cast<double>(n_in - 1) / static_cast<double>(n_out - 1) : 0.0)
-                                       : static_cast<double>(n_in) / static_cast<double>(n_out);
+    const double scale = align_corners
+                             ? (n_out > 1 ? static_cast<double>(n_in - 1) / static_cast<double>(n_out - 1) : 0.0)
+                             : static_cast<double>(n_in) / static_cast<double>(n_out);
     const Tensor at = arange(0, n_out, 1, DType::Float32);
     auto take = [&](const Tensor& index) {
       std::vector<Index> all(axis, Index(Slice{}));

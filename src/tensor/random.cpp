@@ -63,7 +63,8 @@ Tensor bits_to_rand(const Tensor& bits, DType dt, const IntList& shape) {
   Tensor b = bits.bitcast(u);
   if (b.numel() != n) b = b.split({n, b.numel() - n})[0];
   const Tensor one = Tensor::constant(1.0, dt).bitcast(u);
-  return (b.rshift(Tensor::constant_int(bytes * 8 - mantissa, u)).bitwise_or(one).bitcast(dt) - Tensor::constant(1.0, dt))
+  return (b.rshift(Tensor::constant_int(bytes * 8 - mantissa, u)).bitwise_or(one).bitcast(dt) -
+          Tensor::constant(1.0, dt))
       .reshape(shape);
 }
 
@@ -120,7 +121,8 @@ Tensor Tensor::randn(const IntList& shape, const TensorOptions& o) {
 }
 
 Tensor Tensor::uniform(const IntList& shape, double low, double high, const TensorOptions& o) {
-  WHIT_USER(low < high || (low == 0 && high == 0), Value, "[uniform] low {} and high {}; expected low < high", low, high);
+  WHIT_USER(low < high || (low == 0 && high == 0), Value, "[uniform] low {} and high {}; expected low < high", low,
+            high);
   const DType dt = o.dtype.value_or(default_float());
   return (rand(shape, {.device = o.device}) * (high - low)).cast(dt) + constant(low, dt);
 }

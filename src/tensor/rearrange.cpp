@@ -111,7 +111,8 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
         size_of[name] = it->second;
         known *= it->second;
       } else {
-        WHIT_USER(!open, Assertion, "[rearrange] the sizes of '{}' and '{}' are both unknown", open ? *open : name, name);
+        WHIT_USER(!open, Assertion, "[rearrange] the sizes of '{}' and '{}' are both unknown", open ? *open : name,
+                  name);
         open = &name;
       }
     }
@@ -126,7 +127,8 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
   }
   for (const std::string& name : order) split_dims.push_back(size_of[name]);
   for (const auto& [name, n] : given)
-    WHIT_USER(place.count(name), Assertion, "[rearrange] a size is given for '{}', which is not in '{}'", name, formula);
+    WHIT_USER(place.count(name), Assertion, "[rearrange] a size is given for '{}', which is not in '{}'", name,
+              formula);
   Dims perm, out;
   std::map<std::string, bool> used;
   for (const Group& g : right) {

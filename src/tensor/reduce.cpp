@@ -96,7 +96,9 @@ std::pair<Tensor, Tensor> Tensor::var_mean(const Axes& axis, bool keepdim, doubl
 Tensor Tensor::var(const Axes& axis, bool keepdim, double correction) const {
   return var_mean(axis, keepdim, correction).first;
 }
-Tensor Tensor::std(const Axes& axis, bool keepdim, double correction) const { return var(axis, keepdim, correction).sqrt(); }
+Tensor Tensor::std(const Axes& axis, bool keepdim, double correction) const {
+  return var(axis, keepdim, correction).sqrt();
+}
 std::pair<Tensor, Tensor> Tensor::std_mean(const Axes& axis, bool keepdim, double correction) const {
   const auto [v, m] = var_mean(axis, keepdim, correction);
   return {v.sqrt(), m};

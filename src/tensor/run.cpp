@@ -15,7 +15,7 @@ std::vector<UOp> run_values(std::span<const UOp> values) { return engine::realiz
 namespace whit::detail {
 std::vector<UOp> run_values(std::span<const UOp> values) {
   HostInputs in;
-  std::vector<std::vector<std::byte>> copies;
+  std::vector<std::vector<std::byte> > copies;
   for (const Node* n : toposort(values)) {
     if (n->op != Op::Buffer) continue;
     const UOp b(n);

@@ -63,12 +63,13 @@ Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, cons
   check_index("scatter", *this, index, axis);
   const Tensor s = src.ndim() == 0 ? src.cast(dtype()).expand(index.shape()) : src;
   WHIT_USER(s.dtype() == dtype(), Runtime, "[scatter] src is {}, the tensor {}", name(s.dtype()), name(dtype()));
-  WHIT_USER(s.ndim() == ndim(), Runtime, "[scatter] src {} and tensor {} differ in rank", s.shape().str(), shape().str());
+  WHIT_USER(s.ndim() == ndim(), Runtime, "[scatter] src {} and tensor {} differ in rank", s.shape().str(),
+            shape().str());
   if (index.numel() == 0) return *this;
   std::vector<std::optional<int64_t>> part;
   for (size_t i = 0; i < ndim(); ++i) {
-    WHIT_USER(index.shape()[i] <= s.shape()[i], Assertion, "[scatter] index {} is larger than src {}", index.shape().str(),
-              s.shape().str());
+    WHIT_USER(index.shape()[i] <= s.shape()[i], Assertion, "[scatter] index {} is larger than src {}",
+              index.shape().str(), s.shape().str());
     part.emplace_back(index.shape()[i]);
   }
   const Tensor at = flat_positions(*this, index, axis).flatten();
@@ -120,7 +121,8 @@ Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& sr
 Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, const Tensor& fill_value) const {
   WHIT_USER(mask.dtype() == DType::Bool, Runtime, "[masked_select] the mask is {}; expected bool", name(mask.dtype()));
   const Dims dims = broadcast_shapes("masked_select", {&shape(), &mask.shape()});
-  const Tensor m = broadcast_to("masked_select", mask, dims).flatten(), x = broadcast_to("masked_select", *this, dims).flatten();
+  const Tensor m = broadcast_to("masked_select", mask, dims).flatten(),
+               x = broadcast_to("masked_select", *this, dims).flatten();
   const int64_t n = size ? *size : m.numel() == 0 ? 0 : m.sum().item_int();
   WHIT_USER(n >= 0, Value, "[masked_select] size {}", n);
   if (n == 0 || m.numel() == 0) return full({n}, fill_value, {.dtype = dtype(), .buffer = false});
@@ -138,7 +140,8 @@ Tensor Tensor::nonzero(std::optional<int64_t> size, const Tensor& fill_value) co
   const Tensor flat = arange(0, numel(), 1, DType::Int32).masked_select(mask, n, -1);
   const Tensor fill = fill_value.cast(DType::Int32);
   for (size_t a = ndim(); a-- > 0;) {
-    const Tensor at = flat.floordiv(constant_int(stride, DType::Int32)).mod(constant_int(std::max<int64_t>(shape()[a], 1), DType::Int32));
+    const Tensor at = flat.floordiv(constant_int(stride, DType::Int32))
+                          .mod(constant_int(std::max<int64_t>(shape()[a], 1), DType::Int32));
     columns.insert(columns.begin(), flat.lt(0).where(fill, at));
     stride *= shape()[a];
   }

@@ -284,43 +284,44 @@ int64_t Tensor::item_int() const {
   return is_float(dt) ? static_cast<int64_t>(s.f) : s.i;
 }
 
-template <class T>
-std::vector<T> Tensor::to_vector() const {
+template <class Elem>
+std::vector<Elem> Tensor::to_vector() const {
   const DType dt = strong_dtype(dtype(), default_int(), default_float());
   const std::vector<std::byte> b = bytes();
-  std::vector<T> out(static_cast<size_t>(numel()));
+  std::vector<Elem> out(static_cast<size_t>(numel()));
   for (size_t i = 0; i < out.size(); ++i) {
     const Scalar s = read_element(dt, b.data(), static_cast<int64_t>(i));
-    out[i] = is_float(dt) ? static_cast<T>(s.f) : dt == DType::UInt64 ? static_cast<T>(static_cast<uint64_t>(s.i))
-                                                                      : static_cast<T>(s.i);
+    out[i] = is_float(dt)          ? static_cast<Elem>(s.f)
+             : dt == DType::UInt64 ? static_cast<Elem>(static_cast<uint64_t>(s.i))
+                                   : static_cast<Elem>(s.i);
   }
   return out;
 }
-template <class T>
-Tensor Tensor::from(const std::vector<T>& data, const IntList& shape, const TensorOptions& o) {
-  constexpr DType dt = std::is_same_v<T, bool>       ? DType::Bool
-                       : std::is_same_v<T, float>    ? DType::Float32
-                       : std::is_same_v<T, double>   ? DType::Float64
-                       : std::is_same_v<T, int8_t>   ? DType::Int8
-                       : std::is_same_v<T, uint8_t>  ? DType::UInt8
-                       : std::is_same_v<T, int16_t>  ? DType::Int16
-                       : std::is_same_v<T, uint16_t> ? DType::UInt16
-                       : std::is_same_v<T, int32_t>  ? DType::Int32
-                       : std::is_same_v<T, uint32_t> ? DType::UInt32
-                       : std::is_same_v<T, int64_t>  ? DType::Int64
-                                                     : DType::UInt64;
+template <class Elem>
+Tensor Tensor::from(const std::vector<Elem>& data, const IntList& shape, const TensorOptions& o) {
+  constexpr DType dt = std::is_same_v<Elem, bool>       ? DType::Bool
+                       : std::is_same_v<Elem, float>    ? DType::Float32
+                       : std::is_same_v<Elem, double>   ? DType::Float64
+                       : std::is_same_v<Elem, int8_t>   ? DType::Int8
+                       : std::is_same_v<Elem, uint8_t>  ? DType::UInt8
+                       : std::is_same_v<Elem, int16_t>  ? DType::Int16
+                       : std::is_same_v<Elem, uint16_t> ? DType::UInt16
+                       : std::is_same_v<Elem, int32_t>  ? DType::Int32
+                       : std::is_same_v<Elem, uint32_t> ? DType::UInt32
+                       : std::is_same_v<Elem, int64_t>  ? DType::Int64
+                                                        : DType::UInt64;
   WHIT_USER(static_cast<int64_t>(data.size()) == detail::prod(shape), Value, "[tensor] {} elements for shape {}",
             data.size(), dims_str(shape));
-  if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (std::is_same_v<Elem, bool>) {
     std::vector<uint8_t> b(data.begin(), data.end());
     return from_bytes(b.data(), dt, shape, o);
   } else {
     return from_bytes(data.data(), dt, shape, o);
   }
 }
-#define WHIT_ELEMENT(T)                          \
-  template std::vector<T> Tensor::to_vector() const; \
-  template Tensor Tensor::from(const std::vector<T>&, const IntList&, const TensorOptions&);
+#define WHIT_ELEMENT(Elem)                              \
+  template std::vector<Elem> Tensor::to_vector() const; \
+  template Tensor Tensor::from(const std::vector<Elem>&, const IntList&, const TensorOptions&);
 WHIT_ELEMENT(bool)
 WHIT_ELEMENT(float)
 WHIT_ELEMENT(double)
@@ -344,7 +345,8 @@ Tensor& Tensor::assign(const Tensor& x) {
   UOp v = x.uop();
   if (v == uop()) return *this;
   if (is_weak(v.dtype()) && least_upper_dtype(v.dtype(), dtype()) == dtype()) v = cast_value(v, dtype());
-  WHIT_USER(v.dtype() == dtype(), Runtime, "[assign] the value is {}, the target is {}", name(v.dtype()), name(dtype()));
+  WHIT_USER(v.dtype() == dtype(), Runtime, "[assign] the value is {}, the target is {}", name(v.dtype()),
+            name(dtype()));
   const auto dev = device();
   WHIT_USER(!v->device || !dev || *dev == device_of(v), Runtime, "[assign] the value is on {}, the target is on {}",
             device_of(v), *dev);

@@ -70,7 +70,8 @@ Tensor Tensor::log() const {
   return widened(to_float_dtype(*this), [](const Tensor& x) { return x.log2() * std::numbers::ln2; });
 }
 Tensor Tensor::log10() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) { return x.log2() * (std::numbers::ln2 / std::numbers::ln10); });
+  return widened(to_float_dtype(*this),
+                 [](const Tensor& x) { return x.log2() * (std::numbers::ln2 / std::numbers::ln10); });
 }
 Tensor Tensor::cos() const {
   // x/2 is exact, so large arguments lose nothing that sin does not lose.
@@ -133,21 +134,20 @@ Tensor Tensor::atan() const {
     const int halvings = is_f64(x) ? 3 : 1;
     for (int i = 0; i < halvings; ++i) r = r / ((r * r + 1.0).sqrt() + 1.0);
     const Tensor q = r * r;
-    const Tensor a = r * poly(q, {1.0, -1.0 / 3, 1.0 / 5, -1.0 / 7, 1.0 / 9, -1.0 / 11, 1.0 / 13, -1.0 / 15, 1.0 / 17}) *
+    const Tensor a = r *
+                     poly(q, {1.0, -1.0 / 3, 1.0 / 5, -1.0 / 7, 1.0 / 9, -1.0 / 11, 1.0 / 13, -1.0 / 15, 1.0 / 17}) *
                      static_cast<double>(1 << halvings);
     const double h = std::numbers::pi / 2;
     return big.where(x.gt(0).where(h, -h) - a, a);
   });
 }
 Tensor Tensor::asin() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) {
-    return (x / ((Tensor(1.0) - x) * (x + 1.0)).sqrt()).atan();
-  });
+  return widened(to_float_dtype(*this),
+                 [](const Tensor& x) { return (x / ((Tensor(1.0) - x) * (x + 1.0)).sqrt()).atan(); });
 }
 Tensor Tensor::acos() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) {
-    return ((Tensor(1.0) - x) / (x + 1.0)).sqrt().atan() * 2.0;
-  });
+  return widened(to_float_dtype(*this),
+                 [](const Tensor& x) { return ((Tensor(1.0) - x) / (x + 1.0)).sqrt().atan() * 2.0; });
 }
 Tensor Tensor::sinh() const {
   return widened(to_float_dtype(*this), [](const Tensor& x) {
@@ -202,9 +202,7 @@ Tensor Tensor::acosh() const {
   });
 }
 Tensor Tensor::atanh() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) {
-    return (log1p(x) - log1p(x.neg())) * 0.5;
-  });
+  return widened(to_float_dtype(*this), [](const Tensor& x) { return (log1p(x) - log1p(x.neg())) * 0.5; });
 }
 Tensor Tensor::erf() const {
   const Tensor f = is_float(dtype()) ? *this : cast(DType::WeakFloat);
@@ -268,9 +266,8 @@ Tensor Tensor::gelu(std::string_view approximate) const {
             approximate);
   const Tensor f = to_float_dtype(*this);
   return widened(f, [&](const Tensor& x) {
-    const Tensor gate = approximate == "tanh"
-                            ? ((x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi)).tanh()
-                            : (x * (1 / std::numbers::sqrt2)).erf();
+    const Tensor gate = approximate == "tanh" ? ((x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi)).tanh()
+                                              : (x * (1 / std::numbers::sqrt2)).erf();
     return x.eq(-INFINITY).where(0.0, x * (gate + 1.0) * 0.5);
   });
 }
