@@ -167,7 +167,7 @@ class Expander {
     lanes = std::max(lanes, at.src(1).shape().empty() ? lanes : n_lanes(at.src(1)));
     if (at.n_src() == 3) lanes = std::max(lanes, n_lanes(at.src(2)));
     const UOp s = whit::store(at, spread(value, lanes));
-    tree_.pinned[s.node()] = block->id;
+    tree_.pin(s, block);
     tree_.stores.push_back(s);
   }
 
@@ -306,6 +306,7 @@ class Expander {
     if (n->range_set)
       for (const Node* r : n->range_set->nodes) {
         const auto it = scope.values.find(r);
+        if (it != scope.values.end()) tree_.alive.push_back(it->second);
         key.push_back(it == scope.values.end() ? r : it->second.node());
       }
     return key;
@@ -395,14 +396,14 @@ class Expander {
       const int64_t arg[] = {next_reg_++, lanes};
       const UOp reg = UOp::make(Op::Reg, n->dtype, {}, std::span<const int64_t>(arg));
       const UOp init = whit::store(reg, start);
-      tree_.pinned[init.node()] = c.home->id;
+      tree_.pin(init, c.home);
       UOp acc = UOp::make(Op::Load, n->dtype, {UOp::make(Op::After, n->dtype, {reg, init})});
-      tree_.pinned[acc.node()] = c.inner->id;
+      tree_.pin(acc, c.inner);
       for (const UOp& x : bodies) acc = combine(monoid, acc, x);
       const UOp update = whit::store(reg, acc);
-      tree_.pinned[update.node()] = c.inner->id;
+      tree_.pin(update, c.inner);
       const UOp done = whit::end(update, c.loops);
-      tree_.pinned[done.node()] = c.home->id;
+      tree_.pin(done, c.home);
       result = UOp::make(Op::Load, n->dtype, {UOp::make(Op::After, n->dtype, {reg, done})});
     }
     if (c.lane) result = UOp::make(Op::Fold, n->dtype, {result}, Arg(monoid));
@@ -444,9 +445,9 @@ class Expander {
       const UOp value = spread(expand(UOp(n->src()[0]), copy), lanes);
       WHIT_CHECK(n_lanes(value) == lanes, "[lower] a STAGE depends on lanes of its nest");
       const UOp s = whit::store(to, value);
-      tree_.pinned[s.node()] = c.inner->id;
+      tree_.pin(s, c.inner);
       const UOp done = whit::end(s, c.loops);
-      tree_.pinned[done.node()] = c.home->id;
+      tree_.pin(done, c.home);
       deps.push_back(done);
     });
     const UOp result = UOp::make(Op::After, n->dtype, deps);

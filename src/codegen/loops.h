@@ -27,9 +27,14 @@ struct LoopTree {
   std::unordered_map<const Node*, int> pinned;  ///< nodes that stand in a block whatever their sources say
   std::vector<UOp> stores;                      ///< of outputs, in order
   int64_t scratch_bytes = 0;
+  std::vector<UOp> alive;  ///< whose addresses are keys here or in the Expander
 
   Block* root() const { return blocks[0].get(); }
   Block* open(Block* parent, const UOp& range);
+  void pin(const UOp& u, const Block* block) {
+    pinned[u.node()] = block->id;
+    alive.push_back(u);
+  }
   Block* deeper(Block* a, Block* b) const { return a->depth >= b->depth ? a : b; }
 };
 
