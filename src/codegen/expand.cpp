@@ -18,6 +18,7 @@
 
 #include "codegen/affine.h"
 #include "codegen/loops.h"
+#include "codegen/nest.h"
 #include "ir/eval.h"
 
 namespace whit::codegen {
@@ -468,27 +469,6 @@ class Expander {
   int64_t next_range_ = 0, next_reg_ = 0, next_scratch_ = 0;
 };
 
-// ENDs that share a range are one nest, and so are all that have none.
-std::vector<std::vector<UOp>> nests_of(const UOp& kernel) {
-  std::vector<std::vector<UOp>> nests;
-  std::unordered_map<const Node*, size_t> nest_of;
-  size_t scalar_nest = SIZE_MAX;
-  for (const UOp& e : kernel.srcs()) {
-    WHIT_CHECK(e.op() == Op::End && e.src(0).op() == Op::Store, "[lower] a kernel of {}", name(e.op()));
-    size_t at = e.n_src() == 1 ? scalar_nest : SIZE_MAX;
-    for (size_t i = 1; i < e.n_src(); ++i)
-      if (const auto it = nest_of.find(e.src(i).node()); it != nest_of.end()) at = it->second;
-    if (at == SIZE_MAX) {
-      at = nests.size();
-      nests.emplace_back();
-    }
-    if (e.n_src() == 1) scalar_nest = at;
-    for (size_t i = 1; i < e.n_src(); ++i) nest_of.emplace(e.src(i).node(), at);
-    nests[at].push_back(e);
-  }
-  return nests;
-}
-
 }  // namespace
 
 Block* LoopTree::open(Block* parent, const UOp& range) {
@@ -512,7 +492,7 @@ LoopTree expand(const UOp& kernel, const Target& target) {
   LoopTree tree;
   tree.blocks.push_back(std::make_unique<Block>());
   Expander expander(kernel, target, tree);
-  for (const std::vector<UOp>& nest : nests_of(kernel)) expander.nest(nest);
+  for (const Nest& nest : nests_of(kernel)) expander.nest(nest.ends);
   return tree;
 }
 

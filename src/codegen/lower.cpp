@@ -43,10 +43,11 @@ ProgramInfo ProgramInfo::of(const UOp& program) {
   return p;
 }
 
-UOp lower_optimized(const UOp& sink, const Target& target) {
+UOp lower_optimized(const UOp& sink, const Target& target, int64_t min_part) {
   ProgramInfo p;
   p.name = kernel_name(sink);
   p.extent = 0;
+  p.min_part = min_part;
   const codegen::LoopTree tree = codegen::expand(sink, target);
   p.scratch_bytes = tree.scratch_bytes;
   const UOp list = codegen::linearize(tree, p.variables, p.extent);
@@ -54,7 +55,10 @@ UOp lower_optimized(const UOp& sink, const Target& target) {
 }
 
 UOp lower_kernel(const UOp& sink, const Target& target) {
-  return lower_optimized(flag::NOOPT() ? sink : codegen::optimize(sink, target), target);
+  if (flag::NOOPT()) return lower_optimized(sink, target);
+  int64_t min_part = 1;
+  const UOp optimised = codegen::optimize(sink, target, &min_part);
+  return lower_optimized(optimised, target, min_part);
 }
 
 }  // namespace whit

@@ -6,6 +6,7 @@
 namespace whit::codegen {
 
 /// The kernel with split, typed and ordered ranges, as the heuristics like it.
-UOp optimize(const UOp& sink, const Target& target);
+/// `min_part`: least iterations of the launch space that are worth a thread.
+UOp optimize(const UOp& sink, const Target& target, int64_t* min_part = nullptr);
 
 }  // namespace whit::codegen

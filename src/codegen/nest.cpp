@@ -1,0 +1,229 @@
+#include "codegen/nest.h"
+
+#include <algorithm>
+#include <atomic>
+#include <unordered_set>
+
+namespace whit::codegen {
+namespace {
+
+bool closes(Op op) { return op == Op::End || op == Op::Reduce || op == Op::Stage; }
+bool is_index_type(DType dt) { return dt == DType::WeakInt || dt == DType::Int64; }
+bool is_linear_op(const Node* n) {
+  if (!is_index_type(n->dtype)) return false;
+  if (n->op == Op::Add || n->op == Op::Sub || n->op == Op::Neg) return true;
+  return n->op == Op::Mul && (n->src()[0]->op == Op::Const || n->src()[1]->op == Op::Const);
+}
+
+// Every integer expression that something else than a sum uses.
+std::vector<Affine> index_roots(const Nest& nest) {
+  std::vector<Affine> roots;
+  std::unordered_set<const Node*> seen;
+  for (const Node* n : toposort(nest.ends)) {
+    if (is_linear_op(n)) continue;
+    const size_t n_values = closes(n->op) ? 1 : n->n_src;
+    for (size_t i = 0; i < n_values; ++i) {
+      const Node* s = n->src()[i];
+      if (s->range_set && is_index_type(s->dtype) && seen.insert(s).second) roots.push_back(affine_of(UOp(s)));
+    }
+  }
+  return roots;
+}
+
+// The closers of each range, as lists of (closer, position).
+struct Closers {
+  std::unordered_map<const Node*, std::vector<std::pair<const Node*, size_t>>> of;
+  explicit Closers(const Nest& nest) {
+    for (const Node* n : toposort(nest.ends))
+      if (closes(n->op))
+        for (size_t i = 1; i < n->n_src; ++i) of[n->src()[i]].emplace_back(n, i);
+  }
+  // Closed by the same nodes, and by a REDUCE one right after the other.
+  bool together(const UOp& a, const UOp& b) const {
+    const auto x = of.find(a.node()), y = of.find(b.node());
+    if (x == of.end() || y == of.end() || x->second.size() != y->second.size()) return false;
+    for (size_t i = 0; i < x->second.size(); ++i) {
+      const auto [n, at] = x->second[i];
+      const auto [m, bt] = y->second[i];
+      if (n != m || (n->op == Op::Reduce && at + 1 != bt) || n->op == Op::Stage) return false;
+    }
+    return true;
+  }
+};
+
+void replace(Nest& nest, const RangeMap& map, const Node* dropped) {
+  // A merged or constant range leaves the lists of its closers.
+  std::unordered_map<const Node*, UOp> done(map);
+  std::vector<UOp> src;
+  for (const Node* n : toposort(nest.ends)) {
+    if (done.contains(n)) continue;
+    src.clear();
+    bool changed = false;
+    for (size_t i = 0; i < n->n_src; ++i) {
+      const Node* s = n->src()[i];
+      if (i > 0 && closes(n->op) && s == dropped) {
+        changed = true;
+        continue;
+      }
+      const auto it = done.find(s);
+      src.push_back(it == done.end() ? UOp(s) : it->second);
+      changed |= src.back().node() != s;
+    }
+    if (!changed) continue;
+    if (n->op == Op::Reduce && src.size() == 1)
+      done.emplace(n, src[0]);
+    else
+      done.emplace(n, make_folded(n->op, n->dtype, src, n->arg));
+  }
+  for (UOp& e : nest.ends)
+    if (const auto it = done.find(e.node()); it != done.end()) e = it->second;
+}
+
+void collect_order(Nest& nest) {
+  std::vector<UOp> outputs, others;
+  std::unordered_set<const Node*> seen;
+  auto by_id = [](const UOp& a, const UOp& b) { return range_id(a.node()) < range_id(b.node()); };
+  for (const UOp& e : nest.ends)
+    for (const UOp& r : closed_ranges(e.node()))
+      if (seen.insert(r.node()).second) outputs.push_back(r);
+  for (const Node* n : toposort(nest.ends))
+    if (n->op == Op::Range && seen.insert(n).second) others.emplace_back(n);
+  std::sort(outputs.begin(), outputs.end(), by_id);
+  std::sort(others.begin(), others.end(), by_id);
+  nest.order = outputs;
+  nest.order.insert(nest.order.end(), others.begin(), others.end());
+}
+
+}  // namespace
+
+std::vector<UOp> closed_ranges(const Node* n) {
+  std::vector<UOp> out;
+  for (size_t i = 1; i < n->n_src; ++i) out.emplace_back(n->src()[i]);
+  return out;
+}
+
+std::vector<Nest> nests_of(const UOp& kernel) {
+  std::vector<Nest> nests;
+  std::unordered_map<const Node*, size_t> nest_of;
+  size_t scalar_nest = SIZE_MAX;
+  for (const UOp& e : kernel.srcs()) {
+    WHIT_CHECK(e.op() == Op::End && e.src(0).op() == Op::Store, "[codegen] a kernel of {}", name(e.op()));
+    size_t at = e.n_src() == 1 ? scalar_nest : SIZE_MAX;
+    for (size_t i = 1; i < e.n_src(); ++i)
+      if (const auto it = nest_of.find(e.src(i).node()); it != nest_of.end()) at = it->second;
+    if (at == SIZE_MAX) {
+      at = nests.size();
+      nests.emplace_back();
+    }
+    if (e.n_src() == 1) scalar_nest = at;
+    for (size_t i = 1; i < e.n_src(); ++i) nest_of.emplace(e.src(i).node(), at);
+    nests[at].ends.push_back(e);
+  }
+  for (Nest& n : nests) collect_order(n);
+  return nests;
+}
+
+UOp fresh_range(int64_t size, AxisType type) {
+  static std::atomic<int64_t> next{int64_t{1} << 32};
+  return range(size, next.fetch_add(1, std::memory_order_relaxed), type);
+}
+UOp with_type(const UOp& r, AxisType type) { return fresh_range(range_size(r.node()), type); }
+
+void merge_ranges(Nest& nest) {
+  for (bool again = true; again;) {
+    again = false;
+    for (const UOp& r : nest.order)
+      if (range_size(r.node()) == 1) {
+        replace(nest, {{r.node(), idx(0)}}, r.node());
+        again = true;
+        collect_order(nest);
+        break;
+      }
+  }
+  for (bool again = true; again;) {
+    again = false;
+    const std::vector<Affine> roots = index_roots(nest);
+    const Closers closers(nest);
+    for (const UOp& a : nest.order) {
+      for (const UOp& b : nest.order) {
+        if (a == b || axis_type(a.node()) != axis_type(b.node()) || axis_type(a.node()) == AxisType::Loop) continue;
+        if (!closers.together(a, b)) continue;
+        const int64_t size = range_size(b.node());
+        bool joined = true;
+        for (const Affine& x : roots) joined = joined && x.coef(a.node()) == x.coef(b.node()) * size;
+        if (!joined) continue;
+        const UOp m = fresh_range(range_size(a.node()) * size, axis_type(a.node()));
+        const auto at = std::find(nest.order.begin(), nest.order.end(), a);
+        // a*size + b is m wherever they occur, so a may be 0 and b be m.
+        std::vector<UOp> order = nest.order;
+        order[static_cast<size_t>(at - nest.order.begin())] = m;
+        order.erase(std::find(order.begin(), order.end(), b));
+        replace(nest, {{a.node(), idx(0)}, {b.node(), m}}, a.node());
+        nest.order = std::move(order);
+        again = true;
+        break;
+      }
+      if (again) break;
+    }
+  }
+}
+
+UOp to_sink(const std::vector<Nest>& nests, const UOp& original) {
+  RangeMap renumbered;
+  std::vector<UOp> ends;
+  std::vector<Arg> arg{original.arg().kind() == Arg::Kind::List ? original.arg().at(0) : Arg("kernel")};
+  int64_t id = 0;
+  for (const Nest& nest : nests) {
+    for (const UOp& r : nest.order)
+      renumbered.emplace(r.node(), range(range_size(r.node()), id++, axis_type(r.node())));
+    ends.insert(ends.end(), nest.ends.begin(), nest.ends.end());
+    if (!nest.opts.empty()) arg.emplace_back(nest.opts);
+  }
+  const UOp sink = UOp::make(Op::Sink, DType::Void, ends, Arg(std::span<const Arg>(arg)));
+  for (const Node* n : toposort(sink))
+    WHIT_CHECK(n->op != Op::Range || renumbered.contains(n), "[codegen] a range of {} has no place in its nest",
+               range_size(n));
+  return substitute(sink, renumbered);
+}
+
+Stride stride_of(const Affine& flat, const UOp& r) {
+  Stride s;
+  for (const Term& t : flat.terms) {
+    if (t.factor == r)
+      s.value = t.coef;
+    else if (t.factor.depends_on(r))
+      s.linear = false;
+  }
+  return s;
+}
+
+double executions(const Node* n) {
+  double x = 1;
+  if (n->range_set)
+    for (const Node* r : n->range_set->nodes) x *= static_cast<double>(range_size(r));
+  return x;
+}
+
+std::vector<UOp> conjuncts(const UOp& gate) {
+  std::vector<UOp> out, work;
+  if (gate) work.push_back(gate);
+  while (!work.empty()) {
+    const UOp u = work.back();
+    work.pop_back();
+    if (u.op() == Op::And || u.op() == Op::Mul) {
+      work.push_back(u.src(1));
+      work.push_back(u.src(0));
+    } else if (std::find(out.begin(), out.end(), u) == out.end()) {
+      out.push_back(u);
+    }
+  }
+  return out;
+}
+
+UOp conjunction(std::span<const UOp> gates) {
+  UOp all;
+  for (const UOp& g : gates) all = all ? all & g : g;
+  return all;
+}
+
+}  // namespace whit::codegen

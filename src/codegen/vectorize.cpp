@@ -1,0 +1,444 @@
+// How it works. The candidates are: an output axis as lanes, or none. Under each, every REDUCE that does not depend on
+// the lane axis may have its innermost range split into lanes. A small cost model counts what is executed, an access
+// with lanes costing what its stride makes it cost. The best candidate is applied: tails become nests or reduces of
+// their own with fewer lanes, so no access is gated.
+//
+// Requirements: (1) what decides the order of a sum is the kernel's shape, strides and dtypes, nothing of the machine
+// but the number of bytes of a vector in the case of output lanes, which does not change any sum; (2) a kernel of many
+// nodes is not copied often.
+#include "codegen/vectorize.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/flags.h"
+#include "ir/eval.h"
+
+namespace whit::codegen {
+namespace {
+
+// Lanes of a split sum, in bytes: four vectors of the widest machines, so that adds overlap.
+constexpr int64_t kReduceBytes = 256;
+constexpr double kNsPerUnit = 0.3;
+constexpr double kThreadNs = 12'000;  // least time of a part that is worth a thread
+
+int64_t floor_pow2(int64_t n) { return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
+
+double op_cost(const Node* n) {
+  switch (n->op) {
+    case Op::Exp2:
+    case Op::Log2:
+    case Op::Sin:
+    case Op::Pow:
+      return 14;
+    case Op::Threefry:
+      return 40;
+    case Op::Fdiv:
+    case Op::Recip:
+    case Op::Sqrt:
+      return 4;
+    case Op::Cdiv:
+    case Op::Cmod:
+    case Op::FloorDiv:
+    case Op::FloorMod:
+      return 6;
+    case Op::Load:
+    case Op::Store:
+      return 1;
+    default:
+      return is_elementwise(n->op) || n->op == Op::Reduce ? 0.5 : 0;
+  }
+}
+
+bool is_value(const Node* n) {
+  return n->op == Op::Load || n->op == Op::Store || n->op == Op::Reduce ||
+         (is_elementwise(n->op) && n->dtype != DType::WeakInt && n->dtype != DType::Bool);
+}
+bool depends(const Node* n, const UOp& r) {
+  if (!n->range_set) return false;
+  for (const Node* s : n->range_set->nodes)
+    if (s == r.node()) return true;
+  return false;
+}
+
+// What a node costs for each element when `r` is lanes.
+double lane_cost(const Node* n, const UOp& r, double lanes) {
+  if (n->op != Op::Load && n->op != Op::Store) return op_cost(n) / lanes;
+  const Node* at = n->src()[0];
+  if (at->op != Op::Index) return 1 / lanes;
+  const Stride s = stride_of(affine_of(UOp(at->src()[1])), r);
+  const double gate = at->n_src > 2 && depends(at->src()[2], r) ? 2 / lanes : 0;
+  if (s.linear && (s.value == 1 || s.value == 0)) return 1 / lanes + gate;
+  if (s.linear && s.value == 2 && n->op == Op::Load && at->n_src == 2) return 3 / lanes;
+  return (s.linear ? 1.3 : 2) + (n->op == Op::Store ? 0.4 : 0) + gate;
+}
+
+int64_t widest_bytes(const std::vector<const Node*>& nodes, const UOp& r) {
+  int64_t bytes = 1;
+  for (const Node* n : nodes)
+    if (is_value(n) && n->op != Op::Store && depends(n, r) && !is_weak(n->dtype))
+      bytes = std::max<int64_t>(bytes, n_bytes(n->dtype));
+  return bytes;
+}
+
+double lanes_on_average(int64_t n, int64_t lanes) {
+  double steps = 0;
+  for (const Segment& s : segments_of(n, lanes, 1, false)) steps += static_cast<double>(s.count);
+  return static_cast<double>(n) / steps;
+}
+
+struct Plan {
+  UOp lane;                        // an output axis, or null
+  std::vector<const Node*> split;  // REDUCEs
+  double cost = 0;
+};
+
+int64_t reduce_lanes(const Node* reduce) {
+  const Node* k = reduce->src()[reduce->n_src - 1];
+  return std::min(kReduceBytes / n_bytes(reduce->dtype), floor_pow2(range_size(k)));
+}
+
+// The cost of a nest when `lane` is lanes; REDUCEs beside it are split where that helps.
+Plan plan_with(const std::vector<const Node*>& nodes, const UOp& lane, const Target& target) {
+  Plan p{lane, {}, 0};
+  int64_t lanes = 1;
+  double on_average = 1;
+  if (lane) {
+    lanes = std::max<int64_t>(1, target.vector_bytes / widest_bytes(nodes, lane));
+    on_average = lanes_on_average(range_size(lane.node()), std::min(lanes, floor_pow2(range_size(lane.node()))));
+  }
+  auto in_lanes = [&](const Node* n) { return lane && depends(n, lane); };
+  std::unordered_map<const Node*, double> cost;
+  for (const Node* n : nodes)
+    if (is_value(n)) cost[n] = executions(n) * (in_lanes(n) ? lane_cost(n, lane, on_average) : op_cost(n));
+  // Outer REDUCEs first: an inner one whose range is lanes already stays whole.
+  std::vector<UOp> taken;
+  for (size_t i = nodes.size(); i-- > 0;) {
+    const Node* n = nodes[i];
+    if (n->op != Op::Reduce || in_lanes(n) || n->dtype == DType::Bool || n->n_src < 2) continue;
+    const UOp k(n->src()[n->n_src - 1]);
+    bool free = range_size(k.node()) >= 8 && std::has_single_bit(static_cast<uint64_t>(n_bytes(n->dtype)));
+    for (const UOp& t : taken) free = free && !depends(n, t) && t != k;
+    if (lane)
+      for (const Node* m : nodes) free = free && !(depends(m, k) && in_lanes(m));
+    if (!free) continue;
+    double now = 0, then = 0;
+    const double n_lanes = std::min<double>(lanes_on_average(range_size(k.node()), reduce_lanes(n)),
+                                            static_cast<double>(kReduceBytes) / 4 / n_bytes(n->dtype));
+    for (const Node* m : nodes)
+      if (is_value(m) && depends(m, k)) {
+        now += cost[m];
+        then += executions(m) * lane_cost(m, k, n_lanes);
+      }
+    const double fold = executions(n) * 12;
+    if (then + fold >= now) continue;
+    for (const Node* m : nodes)
+      if (is_value(m) && depends(m, k)) cost[m] = executions(m) * lane_cost(m, k, n_lanes);
+    p.cost += fold;
+    p.split.push_back(n);
+    taken.push_back(k);
+  }
+  for (const auto& [n, c] : cost) p.cost += c;
+  return p;
+}
+
+bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.begin(), list.end(), u) != list.end(); }
+
+UOp combine(std::string_view monoid, const UOp& a, const UOp& b) {
+  const Op op = monoid == "add" ? Op::Add : monoid == "mul" ? Op::Mul : monoid == "max" ? Op::Max : Op::Min;
+  return UOp::make(op, a.dtype(), {a, b});
+}
+
+// sum over (.., k)  ->  sum over lanes of the sum over (.., k / lanes), and the same for what is left, shorter.
+UOp split_reduce(const Node* n, Nest& nest, bool short_tail) {
+  const UOp k(n->src()[n->n_src - 1]);
+  const std::string_view monoid = n->arg.at(0).as_str();
+  UOp all;
+  for (const Segment& s : segments_of(range_size(k.node()), reduce_lanes(n), 1, short_tail)) {
+    const UOp outer = fresh_range(s.count, AxisType::Reduce);
+    UOp at = outer * s.lanes + s.begin;
+    std::vector<UOp> ranges;
+    for (size_t i = 1; i + 1 < n->n_src; ++i) ranges.emplace_back(n->src()[i]);
+    ranges.push_back(outer);
+    nest.order.push_back(outer);
+    if (s.lanes > 1) {
+      const UOp l = fresh_range(s.lanes, AxisType::Lane);
+      at = outer * s.lanes + l + s.begin;
+      ranges.push_back(l);
+      nest.order.push_back(l);
+    }
+    const UOp part = reduce(substitute(UOp(n->src()[0]), {{k.node(), at}}), monoid, ranges);
+    all = all ? combine(monoid, all, part) : part;
+  }
+  return all;
+}
+
+void forget_unused(Nest& nest) {
+  std::unordered_map<const Node*, bool> used;
+  for (const Node* n : toposort(nest.ends))
+    if (n->op == Op::Range) used[n] = true;
+  std::erase_if(nest.order, [&](const UOp& r) { return !used.contains(r.node()); });
+}
+
+// REDUCEs of a few terms need no loop.
+void unroll_small_reduces(Nest& nest, const std::vector<const Node*>& split) {
+  const size_t n_nodes = toposort(nest.ends).size();
+  RangeMap map;
+  for (const Node* n : toposort(nest.ends)) {
+    if (n->op != Op::Reduce || std::find(split.begin(), split.end(), n) != split.end()) continue;
+    double terms = 1;
+    for (const UOp& r : closed_ranges(n)) terms *= static_cast<double>(range_size(r.node()));
+    const double body = static_cast<double>(toposort(UOp(n->src()[0])).size());
+    bool other = false;  // a range of a REDUCE that is split
+    for (const Node* s : split)
+      for (const UOp& r : closed_ranges(s)) other = other || contains(closed_ranges(n), r);
+    if (other || terms > 16 || terms * body > 400 || n_nodes > 2000) continue;
+    for (const UOp& r : closed_ranges(n))
+      if (axis_type(r.node()) == AxisType::Reduce && !map.contains(r.node()))
+        map.emplace(r.node(), with_type(r, AxisType::Unroll));
+  }
+  if (map.empty()) return;
+  for (UOp& e : nest.ends) e = substitute(e, map);
+  for (UOp& r : nest.order)
+    if (const auto it = map.find(r.node()); it != map.end()) r = it->second;
+}
+
+std::vector<UOp> common_loops(const Nest& nest) {
+  std::vector<UOp> common;
+  for (const UOp& r : nest.order) {
+    if (axis_type(r.node()) == AxisType::Loop) break;  // a serial loop stays outside of what follows
+    if (axis_type(r.node()) != AxisType::Weak) continue;
+    bool all = true;
+    for (const UOp& e : nest.ends) all = all && contains(closed_ranges(e.node()), r);
+    if (!all) break;
+    common.push_back(r);
+  }
+  return common;
+}
+
+}  // namespace
+
+std::vector<Segment> segments_of(int64_t n, int64_t lanes, int64_t unroll, bool short_tail) {
+  std::vector<Segment> out;
+  int64_t begin = 0;
+  auto add = [&](int64_t u, int64_t l) {
+    const int64_t count = (n - begin) / (u * l);
+    if (count == 0) return;
+    out.push_back({begin, count, u, l});
+    begin += count * u * l;
+  };
+  if (unroll > 1) add(unroll, lanes);
+  add(1, lanes);
+  if (!short_tail)
+    for (int64_t l = lanes / 2; l >= 4; l /= 2)
+      if (n - begin >= l && out.size() < 3) add(1, l);
+  add(1, 1);
+  return out;
+}
+
+Nest clone(const Nest& nest) {
+  RangeMap map;
+  Nest copy = nest;
+  for (UOp& r : copy.order) {
+    const UOp fresh = with_type(r, axis_type(r.node()));
+    map.emplace(r.node(), fresh);
+    r = fresh;
+  }
+  for (UOp& e : copy.ends) e = substitute(e, map);
+  return copy;
+}
+
+UOp remake_end(const UOp& e, const RangeMap& map, std::span<const UOp> ranges) {
+  return end(substitute(e.src(0), map), ranges);
+}
+
+void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target& target) {
+  const bool worth = flag::THREADS() && target.n_cores > 1 && ns >= 2 * kThreadNs;
+  int64_t extent = 1;
+  std::vector<UOp> fused;
+  if (worth)
+    for (const UOp& r : loops) {
+      if (extent >= 32 * target.n_cores || (!fused.empty() && ns / static_cast<double>(extent) < kThreadNs)) break;
+      fused.push_back(r);
+      extent *= range_size(r.node());
+    }
+  RangeMap map;
+  UOp global;
+  if (!fused.empty()) {
+    global = fresh_range(extent, AxisType::Global);
+    UOp rest = global;
+    for (size_t i = fused.size(); i-- > 0;) {
+      const int64_t size = range_size(fused[i].node());
+      map.emplace(fused[i].node(), i == 0 ? rest : floor_mod(rest, size));
+      rest = floor_div(rest, size);
+    }
+    nest.min_part = std::max<int64_t>(1, std::llround(kThreadNs / (ns / static_cast<double>(extent))));
+  } else {
+    nest.min_part = 1;
+  }
+  std::vector<UOp> order;
+  if (global) order.push_back(global);
+  for (const UOp& r : nest.order) {
+    if (contains(fused, r)) continue;
+    if (axis_type(r.node()) == AxisType::Weak) {
+      const UOp loop = with_type(r, AxisType::Loop);
+      map.emplace(r.node(), loop);
+      order.push_back(loop);
+    } else {
+      order.push_back(r);
+    }
+  }
+  for (UOp& e : nest.ends) {
+    std::vector<UOp> ranges;
+    if (global) ranges.push_back(global);
+    for (const UOp& r : closed_ranges(e.node())) {
+      if (contains(fused, r)) continue;
+      const auto it = map.find(r.node());
+      ranges.push_back(it == map.end() ? r : it->second);
+    }
+    e = remake_end(e, map, ranges);
+  }
+  nest.order = std::move(order);
+}
+
+std::vector<Nest> vectorize(Nest nest, const Target& target) {
+  const std::vector<UOp> before = nest.ends;  // keeps the nodes alive
+  const std::vector<const Node*> nodes = toposort(before);
+  const bool big = nodes.size() > 400;
+  Plan best = plan_with(nodes, UOp(), target);
+  if (nodes.size() < 20000)
+    for (const UOp& r : nest.order) {
+      if (axis_type(r.node()) != AxisType::Weak || range_size(r.node()) < 4) continue;
+      const Plan p = plan_with(nodes, r, target);
+      if (p.cost < best.cost) best = p;
+    }
+  const double ns = best.cost * kNsPerUnit;
+
+  // REDUCEs that are not split, and are short, lose their loops; the others are split. Inner ones come first in the
+  // order of nodes, and outer ones may contain them.
+  unroll_small_reduces(nest, best.split);
+  if (!best.split.empty()) {
+    const std::vector<const Node*> fresh = toposort(nest.ends);
+    std::vector<const Node*> todo;
+    // Unrolling made new nodes; a REDUCE keeps its closed ranges, which name it.
+    std::vector<const Node*> wanted;
+    for (const Node* s : best.split) wanted.push_back(s->src()[s->n_src - 1]);
+    RangeMap done;
+    std::vector<UOp> src;
+    for (const Node* n : fresh) {
+      src.clear();
+      bool changed = false;
+      for (const Node* s : n->src()) {
+        const auto it = done.find(s);
+        src.push_back(it == done.end() ? UOp(s) : it->second);
+        changed |= src.back().node() != s;
+      }
+      UOp now = changed ? UOp::make(n->op, n->dtype, src, n->arg) : UOp(n);
+      if (n->op == Op::Reduce && std::find(wanted.begin(), wanted.end(), n->src()[n->n_src - 1]) != wanted.end())
+        now = split_reduce(now.node(), nest, big);
+      if (now.node() != n) done.emplace(n, now);
+    }
+    for (UOp& e : nest.ends)
+      if (const auto it = done.find(e.node()); it != done.end()) e = it->second;
+    forget_unused(nest);
+    nest.opts += "split-reduce ";
+  }
+  if (!best.lane) {
+    parallelize(nest, common_loops(nest), ns, target);
+    return {nest};
+  }
+
+  const UOp r = best.lane;
+  const int64_t n = range_size(r.node());
+  const int64_t lanes = std::min(std::max<int64_t>(1, target.vector_bytes / widest_bytes(nodes, r)), floor_pow2(n));
+  size_t n_sums = 0, n_inside = 0;
+  bool shared = false;
+  for (const Node* m : toposort(nest.ends)) {
+    if (m->op == Op::Reduce || m->op == Op::Stage) {
+      if (depends(m, r))
+        ++n_sums;
+      else
+        shared = true;
+    }
+    n_inside += is_value(m) && depends(m, r);
+  }
+  for (const UOp& e : nest.ends) shared = shared || !contains(closed_ranges(e.node()), r);
+  const int64_t unroll = n_inside <= 16 && n_sums <= 4 ? 4 : n_inside <= 60 && n_sums <= 4 ? 2 : 1;
+  nest.opts += fmt::format("lanes {}x{} ", unroll, lanes);
+
+  // Without anything to share, each part of the axis is a nest of its own.
+  std::vector<Nest> out;
+  const auto parts = segments_of(n, lanes, unroll, big || n_sums > 2);
+  if (shared) {
+    std::vector<UOp> ends;
+    std::vector<UOp> order, inner;
+    for (const UOp& q : nest.order)
+      if (q != r) order.push_back(q);
+    const auto first_inner = std::find_if(order.begin(), order.end(), [](const UOp& q) {
+      return axis_type(q.node()) != AxisType::Weak && axis_type(q.node()) != AxisType::Loop;
+    });
+    std::vector<UOp> outer(order.begin(), first_inner), after(first_inner, order.end());
+    for (const UOp& e : nest.ends) {
+      if (!contains(closed_ranges(e.node()), r)) {
+        ends.push_back(e);
+        continue;
+      }
+      for (const Segment& s : parts) {
+        const UOp i = fresh_range(s.count, AxisType::Loop), u = fresh_range(s.unroll, AxisType::Upcast),
+                  l = fresh_range(s.lanes, AxisType::Lane);
+        const UOp at = (i * s.unroll + u) * s.lanes + (s.lanes > 1 ? l : idx(0)) + s.begin;
+        std::vector<UOp> ranges;
+        for (const UOp& q : closed_ranges(e.node()))
+          if (q != r) ranges.push_back(q);
+        ranges.push_back(i);
+        ranges.push_back(u);
+        if (s.lanes > 1) ranges.push_back(l);
+        ends.push_back(remake_end(e, {{r.node(), at}}, ranges));
+        outer.push_back(i);
+        after.push_back(u);
+        if (s.lanes > 1) after.push_back(l);
+      }
+    }
+    nest.ends = std::move(ends);
+    nest.order = outer;
+    nest.order.insert(nest.order.end(), after.begin(), after.end());
+    parallelize(nest, common_loops(nest), ns, target);
+    return {nest};
+  }
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const Segment s = parts[p];
+    Nest part = nest;
+    const UOp i = fresh_range(s.count, AxisType::Weak), u = fresh_range(s.unroll, AxisType::Upcast),
+              l = fresh_range(s.lanes, AxisType::Lane);
+    const UOp at = (i * s.unroll + u) * s.lanes + (s.lanes > 1 ? l : idx(0)) + s.begin;
+    for (UOp& e : part.ends) {
+      std::vector<UOp> ranges;
+      for (const UOp& q : closed_ranges(e.node()))
+        if (q != r) ranges.push_back(q);
+      ranges.push_back(i);
+      ranges.push_back(u);
+      if (s.lanes > 1) ranges.push_back(l);
+      e = remake_end(e, {{r.node(), at}}, ranges);
+    }
+    // The lanes' loop is the innermost of the outputs.
+    std::vector<UOp> order;
+    size_t at_end = 0;
+    for (const UOp& q : part.order) {
+      if (q == r) continue;
+      order.push_back(q);
+      if (axis_type(q.node()) == AxisType::Weak || axis_type(q.node()) == AxisType::Loop) at_end = order.size();
+    }
+    order.insert(order.begin() + static_cast<ptrdiff_t>(at_end), i);
+    order.push_back(u);
+    if (s.lanes > 1) order.push_back(l);
+    part.order = std::move(order);
+    if (p > 0) part = clone(part);
+    const double share = static_cast<double>(s.count * s.unroll * s.lanes) / static_cast<double>(n);
+    parallelize(part, common_loops(part), ns * share, target);
+    out.push_back(std::move(part));
+  }
+  return out;
+}
+
+}  // namespace whit::codegen
