@@ -1,0 +1,91 @@
+#include "schedule/cost.h"
+
+#include <algorithm>
+
+namespace whit::sched {
+namespace {
+
+constexpr int32_t kManyNodes = 1 << 20, kManyLoads = 1 << 10;
+
+// Nanoseconds of one element in vector code, roughly.
+float op_cost(const Node* n) {
+  switch (n->op) {
+    case Op::Exp2:
+    case Op::Log2:
+    case Op::Sin:
+      return 1.0F;
+    case Op::Pow:
+      return 3.0F;
+    case Op::Threefry:
+      return 12.0F;
+    case Op::Sqrt:
+    case Op::Recip:
+    case Op::Fdiv:
+      return 0.5F;
+    case Op::Cdiv:
+    case Op::Cmod:
+    case Op::FloorDiv:
+    case Op::FloorMod:
+      return 1.0F;
+    case Op::Bitcast:
+      return 0.0F;
+    case Op::Cast:
+      return 0.02F;
+    case Op::Pad:
+    case Op::Gather:
+      return 0.2F;
+    case Op::Stack:
+      return 0.1F * static_cast<float>(n->n_src);
+    default:
+      return is_elementwise(n->op) ? 0.08F : 0.0F;
+  }
+}
+
+const Node* strip(const Node* n) {
+  while (n->op == Op::Cast || (is_movement(n->op) && n->op != Op::Stack)) n = n->src()[0];
+  return n;
+}
+
+}  // namespace
+
+std::vector<Cost> estimate_costs(const Graph& g, const std::vector<char>& in_memory) {
+  std::vector<uint32_t> n_users(g.size(), 0);
+  for (const int32_t s : g.src) ++n_users[static_cast<size_t>(s)];
+  std::vector<Cost> cost(g.size());
+  std::vector<char> leaf(g.size(), 0);  // counts as one load for its users
+  for (size_t i = 0; i < g.size(); ++i) {
+    const Node* n = g.nodes[i];
+    Cost& c = cost[i];
+    c.own_ns = op_cost(n);
+    c.ns = c.own_ns;
+    c.n_nodes = 1;
+    const auto src = g.src_of(i);
+    // The cost of a REDUCE is not that of its body: it has rules of its own.
+    for (const int32_t s : src) {
+      const Cost& d = cost[static_cast<size_t>(s)];
+      if (leaf[static_cast<size_t>(s)]) {
+        c.n_loads += 1;
+        c.n_nodes += 1;
+      } else {
+        c.ns = std::min(c.ns + d.ns, 1e9F);
+        c.n_loads = std::min(c.n_loads + d.n_loads, kManyLoads);
+        c.n_nodes = std::min(c.n_nodes + d.n_nodes, kManyNodes);
+      }
+    }
+    const bool costly = n_users[i] > 1 && (c.ns > 4 || c.n_loads > 4 || c.n_nodes > 64);
+    leaf[i] = in_memory[i] || n->op == Op::Reduce || n->op == Op::Buffer || n->op == Op::After || costly;
+  }
+  return cost;
+}
+
+bool is_contraction(const Graph& g, int32_t node) {
+  const Node* r = g.nodes[static_cast<size_t>(node)];
+  if (r->op != Op::Reduce || r->arg.at(0).as_str() != "add") return false;
+  const Node* m = r->src()[0];
+  while (m->op == Op::Cast) m = m->src()[0];
+  if (m->op != Op::Mul || m->shape.empty()) return false;
+  const int64_t n = m->shape.numel();
+  return strip(m->src()[0])->shape.numel() * 2 <= n && strip(m->src()[1])->shape.numel() * 2 <= n;
+}
+
+}  // namespace whit::sched

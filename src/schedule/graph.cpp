@@ -1,0 +1,194 @@
+#include "schedule/graph.h"
+
+#include <algorithm>
+
+#include "base/flags.h"
+#include "ir/build.h"
+#include "ir/eval.h"
+
+namespace whit::sched {
+
+NodeIndex::NodeIndex(size_t expected) {
+  size_t n = 64;
+  while (n < expected * 2) n *= 2;
+  slots_.assign(n, {nullptr, -1});
+  mask_ = n - 1;
+}
+
+void NodeIndex::clear() {
+  std::fill(slots_.begin(), slots_.end(), std::pair<const Node*, int32_t>{nullptr, -1});
+  used_ = 0;
+}
+
+bool NodeIndex::insert(const Node* n, int32_t number) {
+  if (used_ * 2 >= slots_.size()) grow();
+  for (size_t i = slot_of(n);; i = (i + 1) & mask_) {
+    if (slots_[i].first == n) return false;
+    if (!slots_[i].first) {
+      slots_[i] = {n, number};
+      ++used_;
+      return true;
+    }
+  }
+}
+
+void NodeIndex::grow() {
+  std::vector<std::pair<const Node*, int32_t>> old(slots_.size() * 2, {nullptr, -1});
+  old.swap(slots_);
+  mask_ = slots_.size() - 1;
+  for (const auto& s : old) {
+    if (!s.first) continue;
+    size_t i = slot_of(s.first);
+    while (slots_[i].first) i = (i + 1) & mask_;
+    slots_[i] = s;
+  }
+}
+
+NodeList collect(std::span<const UOp> roots, NodeIndex& index, bool (*stop)(const Node*)) {
+  NodeList order;
+  std::vector<std::pair<const Node*, uint32_t>> stack;
+  const auto push = [&](const Node* n) {
+    if (index.insert(n, -1)) stack.emplace_back(n, stop && stop(n) ? n->n_src : 0);
+  };
+  for (const UOp& root : roots) {
+    push(root.node());
+    while (!stack.empty()) {
+      auto& [n, next] = stack.back();
+      if (next < n->n_src) {
+        push(n->src_begin()[next++]);
+      } else {
+        order.push_back(n);
+        stack.pop_back();
+      }
+    }
+  }
+  index = NodeIndex(order.size());
+  for (size_t i = 0; i < order.size(); ++i) index.insert(order[i], static_cast<int32_t>(i));
+  return order;
+}
+
+Graph::Graph(std::vector<UOp> r) : roots(std::move(r)) {
+  nodes = collect(roots, index);
+  first_src.reserve(nodes.size() + 1);
+  for (const Node* n : nodes) {
+    first_src.push_back(static_cast<uint32_t>(src.size()));
+    for (const Node* s : n->src()) src.push_back(index.find(s));
+  }
+  first_src.push_back(static_cast<uint32_t>(src.size()));
+}
+
+namespace {
+
+// A CALL's result: its body with PARAMs replaced by the arguments. Arguments are already prepared.
+UOp inline_call(const UOp& body, std::span<const UOp> args) {
+  std::unordered_map<const Node*, UOp> map;
+  for (const Node* n : toposort(body)) {
+    if (n->op != Op::Param) continue;
+    const auto slot = static_cast<size_t>(n->arg.int_at(0));
+    WHIT_CHECK(slot < args.size(), "CALL with {} arguments has PARAM {}", args.size(), slot);
+    WHIT_USER(n->shape == args[slot].shape() && n->dtype == args[slot].dtype(), Type,
+              "[call] argument {} has shape {} and dtype {}, expected {} and {}", slot, args[slot].shape().str(),
+              name(args[slot].dtype()), n->shape.str(), name(n->dtype));
+    map.emplace(n, args[slot]);
+  }
+  return substitute(body, map);
+}
+
+UOp zeros(DType dtype, const Shape& shape, const Scalar& v) {
+  const UOp c = constant_of(v);
+  return broadcast_scalar(c.dtype() == dtype ? c : constant(dtype, 0), shape);
+}
+
+// Splits a reduce of many elements to few into two, over parts of one axis. A rule on shape, dtype and monoid alone.
+UOp split_reduce(const UOp& r) {
+  const UOp x = r.src(0);
+  const int64_t n_in = x.shape().numel(), n_out = r.shape().numel();
+  if (n_out == 0 || n_in / n_out < flag::REDUCEOP_SPLIT_THRESHOLD()) return r;
+  const int64_t max_parts = std::min<int64_t>(256, (int64_t{1} << flag::REDUCEOP_SPLIT_SIZE()) / n_out);
+  const auto args = r.arg().as_list();
+  // The outermost reduced axis that has a divisor in reach: parts are as contiguous as can be.
+  for (size_t a = 1; a < args.size(); ++a) {
+    const int64_t axis = args[a].as_int(), size = x.shape()[static_cast<size_t>(axis)];
+    for (int64_t parts = max_parts; parts >= 8; --parts) {
+      if (size % parts != 0) continue;
+      // (.., size, ..) -> (.., parts, size/parts, ..): reduce all but `parts`, then `parts`.
+      Dims dims, axes, rest;
+      for (size_t i = 0; i < x.shape().size(); ++i) {
+        if (static_cast<int64_t>(i) == axis) dims.push_back(parts);
+        dims.push_back(static_cast<int64_t>(i) == axis ? size / parts : x.shape()[i]);
+      }
+      for (size_t b = 1; b < args.size(); ++b) axes.push_back(args[b].as_int() + (args[b].as_int() >= axis));
+      const std::string_view monoid = args[0].as_str();
+      UOp first = reduce_axes(reshape(x, dims), monoid, axes);
+      first = UOp::make(Op::Contiguous, first.dtype(), {first});
+      const int64_t last[] = {axis};
+      return reshape(reduce_axes(first, monoid, last), r.shape());
+    }
+  }
+  return r;
+}
+
+bool is_empty_value(const Node* n) {
+  if (n->dtype == DType::Void || n->op == Op::Buffer || n->op == Op::After || n->op == Op::Store) return false;
+  return n->shape.numel() == 0;
+}
+
+}  // namespace
+
+std::vector<UOp> prepare(std::span<const UOp> roots) {
+  const bool split = flag::SPLIT_REDUCEOP() != 0;
+  std::vector<UOp> done_roots(roots.begin(), roots.end());
+  // Inlining a CALL makes a graph that may hold further CALLs; each round removes one level of nesting.
+  for (bool again = true; again;) {
+    again = false;
+    NodeIndex index;
+    const NodeList order = collect(done_roots, index, [](const Node* n) {
+      return n->extra.load(std::memory_order_acquire) && n->op != Op::Buffer && bool(realized(UOp(n)));
+    });
+    std::vector<UOp> done(order.size());
+    std::vector<UOp> src;
+    // The body of a CALL is not part of the graph: nodes that only a body reaches are dropped by not being used.
+    for (size_t i = 0; i < order.size(); ++i) {
+      const Node* n = order[i];
+      if (n->extra.load(std::memory_order_acquire) && n->op != Op::Buffer) {
+        if (UOp where = realized(UOp(n))) {
+          done[i] = std::move(where);
+          continue;
+        }
+      }
+      if (n->op == Op::Detach || n->op == Op::ContiguousBackward) {
+        done[i] = done[static_cast<size_t>(index.find(n->src_begin()[0]))];
+        continue;
+      }
+      bool changed = false;
+      src.clear();
+      for (const Node* s : n->src()) {
+        src.push_back(done[static_cast<size_t>(index.find(s))]);
+        changed |= src.back().node() != s;
+      }
+      UOp u;
+      if (n->op == Op::Call) {
+        u = inline_call(UOp(n->src_begin()[0]), std::span(src).subspan(1));
+        again = true;
+      } else if (n->op == Op::GetTuple && src[0].op() == Op::Tuple) {
+        u = src[0].src(static_cast<size_t>(n->arg.as_int()));
+      } else if (is_empty_value(n) && !n->src().empty()) {
+        u = zeros(n->dtype, n->shape, Scalar::of(n->dtype, int64_t{0}));
+      } else if (n->op == Op::Reduce && src[0].shape().numel() == 0) {
+        u = zeros(n->dtype, n->shape, monoid_identity(n->arg.at(0).as_str(), n->dtype));
+      } else if (n->op == Op::Contiguous && src[0].op() == Op::Contiguous) {
+        u = src[0];
+      } else if (changed && n->op == Op::Reshape) {
+        u = reshape(src[0], n->shape);
+      } else {
+        u = changed ? UOp::make(n->op, n->dtype, src, n->arg) : UOp(n);
+        if (split && n->op == Op::Reduce) u = split_reduce(u);
+      }
+      done[i] = std::move(u);
+    }
+    for (UOp& r : done_roots) r = done[static_cast<size_t>(index.find(r.node()))];
+  }
+  return done_roots;
+}
+
+}  // namespace whit::sched

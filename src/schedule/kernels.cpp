@@ -1,0 +1,226 @@
+#include "schedule/kernels.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ir/build.h"
+
+namespace whit::sched {
+namespace {
+
+template <class T>
+void sort_unique(std::vector<T>& v) {
+  std::sort(v.begin(), v.end());
+  v.erase(std::unique(v.begin(), v.end()), v.end());
+}
+
+std::vector<UOp> roots_of(const Nest& nest) {
+  std::vector<UOp> roots;
+  for (const NestStore& s : nest.stores) {
+    roots.push_back(s.index);
+    if (s.gate) roots.push_back(s.gate);
+    roots.push_back(s.value);
+  }
+  return roots;
+}
+
+}  // namespace
+
+void describe_nest(Nest& nest) {
+  nest.reads.clear();
+  nest.has_reduce = nest.has_loop = false;
+  NodeIndex index;
+  const NodeList nodes = collect(roots_of(nest), index);
+  nest.n_nodes = static_cast<int32_t>(nodes.size());
+  for (const Node* n : nodes) {
+    if (n->op == Op::Param) nest.reads.push_back(static_cast<int32_t>(n->arg.int_at(0)));
+    if (n->op == Op::Reduce) nest.has_reduce = true;
+  }
+  for (const UOp& r : nest.ranges) nest.has_loop |= axis_type(r.node()) == AxisType::Loop;
+  sort_unique(nest.reads);
+}
+
+std::vector<Kernel> single_kernels(NestGraph& graph) {
+  std::vector<Kernel> kernels;
+  kernels.reserve(graph.nests.size());
+  for (Nest& nest : graph.nests) {
+    kernels.emplace_back();
+    kernels.back().device = nest.device;
+    kernels.back().is_copy = nest.is_copy;
+    kernels.back().nests.push_back(std::move(nest));
+  }
+  graph.nests.clear();
+  return kernels;
+}
+
+Dependencies find_dependencies(const NestGraph& graph, const std::vector<Kernel>& kernels) {
+  Dependencies d;
+  const size_t n = graph.buffers.size();
+  d.writer.assign(n, -1);
+  d.readers.assign(n, {});
+  d.after.assign(kernels.size(), {});
+  for (size_t k = 0; k < kernels.size(); ++k)
+    for (const Nest& nest : kernels[k].nests) {
+      for (const NestStore& s : nest.stores) d.writer[static_cast<size_t>(s.buffer)] = static_cast<int32_t>(k);
+      for (const int32_t r : nest.reads) d.readers[static_cast<size_t>(r)].push_back(static_cast<int32_t>(k));
+    }
+  for (auto& r : d.readers) sort_unique(r);
+  const auto edge = [&](int32_t from, int32_t to) {
+    if (from >= 0 && to >= 0 && from != to) d.after[static_cast<size_t>(from)].push_back(to);
+  };
+  for (size_t b = 0; b < n; ++b) {
+    for (const int32_t r : d.readers[b]) edge(d.writer[b], r);
+    const int32_t p = graph.buffers[b].previous;
+    if (p < 0) continue;
+    edge(d.writer[static_cast<size_t>(p)], d.writer[b]);
+    for (const int32_t r : d.readers[static_cast<size_t>(p)]) edge(r, d.writer[b]);
+  }
+  for (auto& a : d.after) sort_unique(a);
+  return d;
+}
+
+std::vector<int32_t> find_hazards(const NestGraph& graph) {
+  std::vector<int32_t> out;
+  for (const Nest& nest : graph.nests) {
+    if (nest.store_node < 0) continue;
+    for (const NestStore& s : nest.stores) {
+      const int32_t memory = graph.buffers[static_cast<size_t>(s.buffer)].memory;
+      bool reads_it = false;
+      for (const int32_t r : nest.reads) reads_it |= graph.buffers[static_cast<size_t>(r)].memory == memory;
+      if (!reads_it) continue;
+      NodeIndex index;
+      const std::vector<UOp> roots = roots_of(nest);
+      for (const Node* n : collect(roots, index)) {
+        if (n->op != Op::Index || n->src()[0]->op != Op::Param) continue;
+        const auto slot = static_cast<size_t>(n->src()[0]->arg.int_at(0));
+        if (graph.buffers[slot].memory == memory && n->src()[1] != s.index.node()) {
+          out.push_back(nest.store_node);
+          break;
+        }
+      }
+    }
+  }
+  sort_unique(out);
+  return out;
+}
+
+std::vector<int32_t> order_kernels(const NestGraph& graph, const std::vector<Kernel>& kernels,
+                                   std::vector<int32_t>& copied) {
+  const Dependencies d = find_dependencies(graph, kernels);
+  std::vector<int32_t> n_before(kernels.size(), 0), order, heap;
+  for (const auto& a : d.after)
+    for (const int32_t k : a) ++n_before[static_cast<size_t>(k)];
+  const auto later = [](int32_t a, int32_t b) { return a > b; };
+  for (size_t k = 0; k < kernels.size(); ++k)
+    if (n_before[k] == 0) heap.push_back(static_cast<int32_t>(k));
+  std::make_heap(heap.begin(), heap.end(), later);
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), later);
+    const int32_t k = heap.back();
+    heap.pop_back();
+    order.push_back(k);
+    for (const int32_t a : d.after[static_cast<size_t>(k)])
+      if (--n_before[static_cast<size_t>(a)] == 0) {
+        heap.push_back(a);
+        std::push_heap(heap.begin(), heap.end(), later);
+      }
+  }
+  if (order.size() == kernels.size()) return order;
+  // A cycle: somebody reads a state and must also run after the store that ends it.
+  for (size_t b = 0; b < graph.buffers.size(); ++b) {
+    const int32_t p = graph.buffers[b].previous, t = d.writer[b];
+    if (p < 0 || t < 0 || n_before[static_cast<size_t>(t)] == 0) continue;
+    for (const int32_t r : d.readers[static_cast<size_t>(p)])
+      if (r != t && n_before[static_cast<size_t>(r)] > 0) copied.push_back(graph.buffers[static_cast<size_t>(p)].node);
+  }
+  sort_unique(copied);
+  WHIT_CHECK(!copied.empty(), "a cycle of {} kernels without a store", kernels.size() - order.size());
+  return {};
+}
+
+namespace {
+
+std::string kernel_name(const Kernel& kernel) {
+  std::string name;
+  const Nest& first = kernel.nests[0];
+  name = first.has_loop ? "s" : first.has_reduce ? "r" : "e";
+  const auto size = [&](const Node* r) {
+    name += '_';
+    name += std::to_string(range_size(r));
+  };
+  for (const UOp& r : first.ranges) size(r.node());
+  NodeIndex index;
+  int n_named = 0;
+  for (const Node* n : collect(roots_of(first), index))
+    if (n->op == Op::Range && axis_type(n) == AxisType::Reduce && ++n_named <= 4) size(n);
+  if (first.ranges.empty() && n_named == 0) name += "_1";
+  if (kernel.nests.size() > 1) name += "_n" + std::to_string(kernel.nests.size());
+  return name;
+}
+
+}  // namespace
+
+void finish_kernel(const NestGraph& graph, Kernel& kernel) {
+  kernel.args.clear();
+  if (kernel.is_copy) {
+    const Nest& nest = kernel.nests[0];
+    kernel.args = {graph.buffers[static_cast<size_t>(nest.stores[0].buffer)].memory,
+                   graph.buffers[static_cast<size_t>(nest.copy_from)].memory};
+    return;
+  }
+  std::vector<UOp> params(0);
+  const auto slot_of = [&](int32_t buffer) -> UOp {
+    const VirtualBuffer& b = graph.buffers[static_cast<size_t>(graph.buffers[static_cast<size_t>(buffer)].memory)];
+    for (size_t i = 0; i < kernel.args.size(); ++i)
+      if (kernel.args[i] == b.memory) return params[i];
+    const int64_t n[] = {b.n_elems};
+    params.push_back(param(static_cast<int64_t>(kernel.args.size()), b.dtype, n));
+    kernel.args.push_back(b.memory);
+    return params.back();
+  };
+  for (const Nest& nest : kernel.nests)
+    for (const NestStore& s : nest.stores) slot_of(s.buffer);
+  std::vector<UOp> ends, src;
+  int64_t next_range = 0;
+  for (const Nest& nest : kernel.nests) {
+    NodeIndex index;
+    const std::vector<UOp> roots = roots_of(nest);
+    const NodeList order = collect(roots, index);
+    std::vector<UOp> done(order.size());
+    std::unordered_map<const Node*, UOp> fresh;
+    std::vector<UOp> ranges;
+    for (const UOp& r : nest.ranges) {
+      ranges.push_back(range(range_size(r.node()), next_range++, axis_type(r.node())));
+      fresh.emplace(r.node(), ranges.back());
+    }
+    for (size_t i = 0; i < order.size(); ++i) {
+      const Node* n = order[i];
+      if (n->op == Op::Range) {
+        UOp& r = fresh[n];
+        if (!r) r = range(range_size(n), next_range++, axis_type(n));
+        done[i] = r;
+        continue;
+      }
+      if (n->op == Op::Param) {
+        done[i] = slot_of(static_cast<int32_t>(n->arg.int_at(0)));
+        continue;
+      }
+      bool changed = false;
+      src.clear();
+      for (const Node* s : n->src()) {
+        src.push_back(done[static_cast<size_t>(index.find(s))]);
+        changed |= src.back().node() != s;
+      }
+      done[i] = changed ? UOp::make(n->op, n->dtype, src, n->arg) : UOp(n);
+    }
+    const auto now = [&](const UOp& u) { return done[static_cast<size_t>(index.find(u.node()))]; };
+    for (const NestStore& s : nest.stores) {
+      const UOp at = whit::index(slot_of(s.buffer), now(s.index), s.gate ? now(s.gate) : UOp());
+      const UOp stored = store(at, now(s.value));
+      ends.push_back(end(stored, ranges));
+    }
+  }
+  kernel.sink = UOp::make(Op::Sink, DType::Void, ends, Arg::list({Arg(kernel_name(kernel))}));
+}
+
+}  // namespace whit::sched

@@ -1,0 +1,159 @@
+// How it works. A temporary lives from the first call that touches it to the last. Buffers are placed one by one,
+// largest first, each at the lowest offset that overlaps no placed buffer that lives at the same time; equal sizes in
+// order of their first call. Placing by size first keeps the arena close to the largest sum of live bytes (reported as
+// live_bytes), which no plan can be below. It is quadratic, so thousands of buffers are placed in the order of calls
+// instead, each into the smallest hole that is large enough.
+#include "schedule/memory_plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/flags.h"
+#include "ir/dtype.h"
+
+namespace whit::sched {
+namespace {
+
+constexpr int64_t kAlign = 256;
+int64_t round_up(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+struct Lifetime {
+  int32_t buffer;
+  int64_t first = -1, last = -1, n_bytes = 0, offset = -1;
+};
+
+constexpr size_t kManyBuffers = 3000;
+
+int64_t place_by_size(std::vector<Lifetime*>& temps) {
+  std::sort(temps.begin(), temps.end(), [](const Lifetime* a, const Lifetime* b) {
+    return a->n_bytes != b->n_bytes ? a->n_bytes > b->n_bytes
+           : a->first != b->first   ? a->first < b->first
+                                    : a->buffer < b->buffer;
+  });
+  std::vector<Lifetime*> placed;  // ascending by offset
+  int64_t arena = 0;
+  for (Lifetime* l : temps) {
+    int64_t offset = 0;
+    for (const Lifetime* p : placed) {
+      if (p->last < l->first || l->last < p->first) continue;
+      if (offset + l->n_bytes <= p->offset) break;
+      offset = std::max(offset, p->offset + p->n_bytes);
+    }
+    l->offset = offset;
+    arena = std::max(arena, offset + l->n_bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), l,
+                                   [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; }),
+                  l);
+  }
+  return arena;
+}
+
+int64_t place_by_time(std::vector<Lifetime*>& temps) {
+  std::sort(temps.begin(), temps.end(), [](const Lifetime* a, const Lifetime* b) {
+    return a->first != b->first ? a->first < b->first : a->buffer < b->buffer;
+  });
+  std::multimap<int64_t, Lifetime*> ends;   // of what is live
+  std::map<int64_t, int64_t> holes;         // offset -> bytes
+  std::multimap<int64_t, int64_t> by_size;  // bytes -> offset
+  int64_t arena = 0;
+  const auto remove_hole = [&](std::map<int64_t, int64_t>::iterator h) {
+    auto [from, to] = by_size.equal_range(h->second);
+    while (from != to && from->second != h->first) ++from;
+    by_size.erase(from);
+    return holes.erase(h);
+  };
+  const auto add_hole = [&](int64_t offset, int64_t n_bytes) {
+    auto next = holes.lower_bound(offset);
+    if (next != holes.end() && next->first == offset + n_bytes) {
+      n_bytes += next->second;
+      next = remove_hole(next);
+    }
+    if (next != holes.begin()) {
+      auto before = std::prev(next);
+      if (before->first + before->second == offset) {
+        offset = before->first;
+        n_bytes += before->second;
+        remove_hole(before);
+      }
+    }
+    holes.emplace(offset, n_bytes);
+    by_size.emplace(n_bytes, offset);
+  };
+  for (Lifetime* l : temps) {
+    while (!ends.empty() && ends.begin()->first < l->first) {
+      add_hole(ends.begin()->second->offset, ends.begin()->second->n_bytes);
+      ends.erase(ends.begin());
+    }
+    ends.emplace(l->last, l);
+    const auto fit = by_size.lower_bound(l->n_bytes);
+    if (fit != by_size.end()) {
+      l->offset = fit->second;
+      const int64_t rest = fit->first - l->n_bytes;
+      remove_hole(holes.find(l->offset));
+      if (rest > 0) add_hole(l->offset + l->n_bytes, rest);
+      continue;
+    }
+    // At the end; a hole that touches the end is used.
+    l->offset = arena;
+    if (!holes.empty()) {
+      const auto tail = std::prev(holes.end());
+      if (tail->first + tail->second == arena) {
+        l->offset = tail->first;
+        remove_hole(tail);
+      }
+    }
+    arena = l->offset + l->n_bytes;
+  }
+  return arena;
+}
+
+}  // namespace
+
+void plan_memory(Schedule& s) {
+  std::vector<Lifetime> lives(s.buffers.size());
+  for (size_t c = 0; c < s.calls.size(); ++c)
+    for (const int32_t b : s.calls[c].args) {
+      Lifetime& l = lives[static_cast<size_t>(b)];
+      if (l.first < 0) l.first = static_cast<int64_t>(c);
+      l.last = static_cast<int64_t>(c);
+    }
+  std::vector<Lifetime> temps;
+  for (size_t b = 0; b < lives.size(); ++b) {
+    const ScheduleBuffer& buffer = s.buffers[b];
+    const int64_t n_bytes = buffer.n_elems * whit::n_bytes(buffer.dtype);
+    if (buffer.kind == ScheduleBuffer::Kind::Output) s.stats.output_bytes += n_bytes;
+    if (buffer.kind != ScheduleBuffer::Kind::Temp || lives[b].first < 0) continue;
+    lives[b].buffer = static_cast<int32_t>(b);
+    lives[b].n_bytes = round_up(n_bytes);
+    s.stats.temp_bytes += lives[b].n_bytes;
+    temps.push_back(lives[b]);
+  }
+  // The bound: live bytes before and after each call.
+  std::vector<int64_t> change(s.calls.size() + 2, 0);
+  for (const Lifetime& l : temps) {
+    change[static_cast<size_t>(l.first)] += l.n_bytes;
+    change[static_cast<size_t>(l.last) + 1] -= l.n_bytes;
+  }
+  int64_t live = 0;
+  for (const int64_t c : change) s.stats.live_bytes = std::max(s.stats.live_bytes, live += c);
+  if (flag::NO_MEMORY_PLANNER()) {
+    s.stats.arena_bytes = s.stats.temp_bytes;
+    return;
+  }
+  std::vector<uint16_t> devices;
+  for (const Lifetime& l : temps) {
+    const uint16_t d = s.buffers[static_cast<size_t>(l.buffer)].device;
+    if (std::find(devices.begin(), devices.end(), d) == devices.end()) devices.push_back(d);
+  }
+  for (const uint16_t device : devices) {
+    std::vector<Lifetime*> own;
+    for (Lifetime& l : temps)
+      if (s.buffers[static_cast<size_t>(l.buffer)].device == device) own.push_back(&l);
+    const int64_t arena = own.size() > kManyBuffers ? place_by_time(own) : place_by_size(own);
+    for (const Lifetime* l : own) s.buffers[static_cast<size_t>(l->buffer)].offset = l->offset;
+    s.arenas.push_back({device, arena});
+    s.stats.arena_bytes += arena;
+  }
+}
+
+}  // namespace whit::sched

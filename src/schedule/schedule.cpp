@@ -1,0 +1,207 @@
+// How it works. The graph is prepared (graph.h) and its structure is hashed with BUFFERs numbered in order of their
+// first use: that is the cache key. On a miss: nests (rangeify.h), kernels (kernels.h), order, memory plan. Two things
+// are found out only at the end, and then the decision is made again with more in memory: a store whose value reads its
+// own target at other places, and a state that is read after its memory had to be overwritten.
+#include "schedule/schedule.h"
+
+#include <mutex>
+#include <unordered_map>
+
+#include "base/flags.h"
+#include "ir/build.h"
+#include "schedule/graph.h"
+#include "schedule/kernels.h"
+#include "schedule/memory_plan.h"
+
+namespace whit {
+namespace {
+
+using namespace sched;
+
+constexpr int kMaxAttempts = 64;
+constexpr int kDefaultMaxBuffers = 31;
+constexpr size_t kMaxCached = 2048;
+
+RangeifyLimits limits() {
+  RangeifyLimits l;
+  l.max_buffers = flag::MAX_KERNEL_BUFFERS() > 0 ? static_cast<int>(flag::MAX_KERNEL_BUFFERS()) : kDefaultMaxBuffers;
+  return l;
+}
+
+Key128 structure_key(const Graph& g, uint16_t default_device) {
+  std::string bytes;
+  bytes.reserve(g.size() * 24);
+  const auto number = [&](int64_t v) { bytes.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  const auto small = [&](int32_t v) { bytes.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  number(flag::MAX_KERNEL_BUFFERS());
+  number(flag::NO_MEMORY_PLANNER());
+  bytes += device_name(default_device);
+  for (size_t i = 0; i < g.size(); ++i) {
+    const Node* n = g.nodes[i];
+    bytes.push_back(static_cast<char>(n->op));
+    bytes.push_back(static_cast<char>(n->dtype));
+    if (n->op == Op::Buffer) {
+      number(n->arg.int_at(2));
+      bytes += device_name(n->device);
+      bytes.push_back('\0');
+      continue;
+    }
+    if (n->arg) n->arg.append_bytes(bytes);
+    small(static_cast<int32_t>(n->n_src));
+    for (const int32_t s : g.src_of(i)) small(s);
+  }
+  for (const UOp& r : g.roots) small(g.index.find(r.node()));
+  return hash128(bytes);
+}
+
+// What memory the kernels use, numbered: inputs first.
+void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, const std::vector<int32_t>& order,
+                    Schedule& s) {
+  std::vector<int32_t> number(nests.buffers.size(), -1);
+  const auto add = [&](int32_t memory) {
+    int32_t& n = number[static_cast<size_t>(memory)];
+    if (n >= 0) return n;
+    const VirtualBuffer& v = nests.buffers[static_cast<size_t>(memory)];
+    ScheduleBuffer b{};
+    b.dtype = v.dtype;
+    b.device = v.device;
+    b.n_elems = v.n_elems;
+    switch (v.kind) {
+      case VirtualBuffer::Kind::Input:
+        b.kind = ScheduleBuffer::Kind::Input;
+        b.slot = s.n_inputs++;
+        break;
+      case VirtualBuffer::Kind::Output:
+        b.kind = ScheduleBuffer::Kind::Output;
+        b.slot = s.n_outputs++;
+        break;
+      default:
+        b.kind = ScheduleBuffer::Kind::Temp;
+    }
+    n = static_cast<int32_t>(s.buffers.size());
+    s.buffers.push_back(b);
+    return n;
+  };
+  for (size_t b = 0; b < nests.buffers.size(); ++b)
+    if (nests.buffers[b].kind == VirtualBuffer::Kind::Input) add(static_cast<int32_t>(b));
+  for (const int32_t b : nests.root_buffer) s.roots.push_back(add(nests.buffers[static_cast<size_t>(b)].memory));
+  for (const int32_t k : order) {
+    const Kernel& kernel = kernels[static_cast<size_t>(k)];
+    ScheduledCall call;
+    call.kernel = kernel.sink;
+    call.device = kernel.device;
+    for (const int32_t a : kernel.args) call.args.push_back(add(a));
+    for (const Nest& nest : kernel.nests) {
+      for (const NestStore& st : nest.stores)
+        s.buffers[static_cast<size_t>(add(nests.buffers[static_cast<size_t>(st.buffer)].memory))].is_written = true;
+      for (const int32_t r : nest.reads)
+        s.buffers[static_cast<size_t>(add(nests.buffers[static_cast<size_t>(r)].memory))].is_read = true;
+      s.stats.n_kernel_nodes += nest.n_nodes;
+    }
+    ++(kernel.is_copy ? s.stats.n_copies : s.stats.n_kernels);
+    s.calls.push_back(std::move(call));
+  }
+}
+
+std::shared_ptr<Schedule> build(const Graph& g, uint16_t default_device) {
+  auto s = std::make_shared<Schedule>();
+  Forced forced;
+  const RangeifyLimits lim = limits();
+  for (int attempt = 1;; ++attempt) {
+    WHIT_CHECK(attempt < kMaxAttempts, "scheduling {} nodes does not settle", g.size());
+    s->stats.n_attempts = attempt;
+    NestGraph nests = rangeify(g, forced, lim, default_device);
+    const auto add = [&](std::vector<char>& set, const std::vector<int32_t>& nodes) {
+      set.resize(g.size(), 0);
+      bool fresh = false;
+      for (const int32_t n : nodes) {
+        fresh |= !set[static_cast<size_t>(n)];
+        set[static_cast<size_t>(n)] = 1;
+      }
+      WHIT_CHECK(fresh, "a store cannot be separated from what it reads");
+    };
+    if (const auto hazards = find_hazards(nests); !hazards.empty()) {
+      add(forced.materialised, hazards);
+      continue;
+    }
+    std::vector<Kernel> kernels = single_kernels(nests);
+    std::vector<int32_t> copied;
+    if (order_kernels(nests, kernels, copied).empty() && !kernels.empty()) {
+      add(forced.copied, copied);
+      continue;
+    }
+    fuse_kernels(nests, kernels, lim);
+    const std::vector<int32_t> order = order_kernels(nests, kernels, copied);
+    for (const int32_t k : order) finish_kernel(nests, kernels[static_cast<size_t>(k)]);
+    number_buffers(nests, kernels, order, *s);
+    break;
+  }
+  s->stats.n_tensor_nodes = static_cast<int64_t>(g.size());
+  plan_memory(*s);
+  return s;
+}
+
+struct Cache {
+  std::mutex mutex;
+  std::unordered_map<Key128, std::shared_ptr<const Schedule>, Key128Hash> map{};
+};
+Cache& cache() {
+  static Cache* c = new Cache;
+  return *c;
+}
+
+}  // namespace
+
+BoundSchedule make_schedule(std::span<const UOp> roots, uint16_t default_device) {
+  const Graph g(prepare(roots));
+  BoundSchedule bound;
+  for (const Node* n : g.nodes)
+    if (n->op == Op::Buffer) bound.inputs.emplace_back(n);
+  bound.key = structure_key(g, default_device);
+  const bool use_cache = flag::SCACHE() != 0;
+  if (use_cache) {
+    std::lock_guard lock(cache().mutex);
+    const auto it = cache().map.find(bound.key);
+    if (it != cache().map.end()) {
+      bound.schedule = it->second;
+      bound.cache_hit = true;
+      return bound;
+    }
+  }
+  bound.schedule = build(g, default_device);
+  if (use_cache) {
+    std::lock_guard lock(cache().mutex);
+    if (cache().map.size() >= kMaxCached) cache().map.clear();
+    cache().map.emplace(bound.key, bound.schedule);
+  }
+  return bound;
+}
+
+void clear_schedule_cache() {
+  std::lock_guard lock(cache().mutex);
+  cache().map.clear();
+}
+
+int64_t schedule_cache_size() {
+  std::lock_guard lock(cache().mutex);
+  return static_cast<int64_t>(cache().map.size());
+}
+
+UOp Schedule::to_linear() const {
+  std::vector<UOp> memory, list;
+  for (const ScheduleBuffer& b : buffers) memory.push_back(buffer(b.dtype, b.n_elems, device_name(b.device)));
+  for (const ScheduledCall& c : calls) {
+    std::vector<UOp> src;
+    if (c.kernel) {
+      src.push_back(c.kernel);
+    } else {
+      const UOp& from = memory[static_cast<size_t>(c.args[1])];
+      src.push_back(UOp::make(Op::Copy, from.dtype(), {from}, device_name(c.device)));
+    }
+    for (const int32_t a : c.args) src.push_back(memory[static_cast<size_t>(a)]);
+    list.push_back(UOp::make(Op::Call, DType::Void, src));
+  }
+  return UOp::make(Op::Linear, DType::Void, list);
+}
+
+}  // namespace whit
