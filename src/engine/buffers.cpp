@@ -1,0 +1,49 @@
+#include "engine/buffers.h"
+
+#include "ir/build.h"
+
+namespace whit::engine {
+
+BufferPtr buffer_of(const UOp& b) {
+  WHIT_CHECK(b.op() == Op::Buffer, "memory of a {}", name(b.op()));
+  if (auto p = payload(b)) return std::static_pointer_cast<Buffer>(p);
+  auto memory = Buffer::make(std::string(device_name(b->device)), b.shape()[0] * n_bytes(b.dtype()));
+  set_payload(b, memory);
+  return memory;
+}
+
+UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory) {
+  WHIT_CHECK(memory->n_bytes() == n_elems * n_bytes(dtype), "{} bytes for {} elements of {}", memory->n_bytes(), n_elems,
+             name(dtype));
+  UOp b = buffer(dtype, n_elems, memory->device_name());
+  set_payload(b, std::move(memory));
+  return b;
+}
+
+UOp buffer_from_host(DType dtype, const void* data, int64_t n_elems, std::string_view device) {
+  auto memory = Buffer::make(std::string(device), n_elems * n_bytes(dtype));
+  if (n_elems > 0) memory->copyin(data, memory->n_bytes());
+  return buffer_node(dtype, n_elems, std::move(memory));
+}
+
+UOp buffer_below(const UOp& view) {
+  const Node* n = view.node();
+  while (is_movement(n->op) && n->op != Op::Stack) n = n->src()[0];
+  return n->op == Op::Buffer ? UOp(n) : UOp();
+}
+
+bool is_buffer_view(const UOp& u) {
+  const Node* n = u.node();
+  while (n->op == Op::Reshape) n = n->src()[0];
+  return n->op == Op::Buffer;
+}
+
+std::vector<std::byte> read_bytes(const UOp& view) {
+  WHIT_CHECK(is_buffer_view(view), "reading a {} that is not realised", name(view.op()));
+  const UOp b = buffer_below(view);
+  std::vector<std::byte> out(static_cast<size_t>(b.shape()[0] * n_bytes(b.dtype())));
+  if (!out.empty()) buffer_of(b)->copyout(out.data(), static_cast<int64_t>(out.size()));
+  return out;
+}
+
+}  // namespace whit::engine

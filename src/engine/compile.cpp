@@ -1,0 +1,225 @@
+#include "engine/compile.h"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "base/flags.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "codegen/lower.h"
+#include "ir/build.h"
+#include "ir/text.h"
+#include "render/renderer.h"
+#include "runtime/device.h"
+#include "runtime/ref/ref_device.h"
+
+namespace whit::engine {
+namespace {
+
+std::atomic<int64_t> compiled_count{0};
+
+struct CacheKey {
+  const Node* sink;
+  const CodePath* path;
+  uint64_t flags;
+  bool operator==(const CacheKey&) const = default;
+};
+struct CacheKeyHash {
+  size_t operator()(const CacheKey& k) const {
+    return hash_mix(hash_mix(reinterpret_cast<uintptr_t>(k.sink), reinterpret_cast<uintptr_t>(k.path)), k.flags);
+  }
+};
+struct Cache {
+  std::mutex mutex;
+  std::unordered_map<CacheKey, ExecutablePtr, CacheKeyHash> map{};
+};
+Cache& cache() {
+  static Cache* c = new Cache;
+  return *c;
+}
+
+// Operations and bytes of a kernel: every node counts once for each value of the loops that it depends on.
+void estimate(const UOp& sink, Executable& e) {
+  __int128 ops = 0, bytes = 0;
+  const auto times = [](const Node* n) {
+    __int128 t = 1;
+    if (n->range_set)
+      for (const Node* r : n->range_set->nodes) t *= range_size(r);
+    return t;
+  };
+  for (const Node* n : toposort(sink)) {
+    if (n->op == Op::Param) bytes += static_cast<__int128>(n->shape.numel()) * n_bytes(n->dtype);
+    if (n->dtype == DType::WeakInt || n->dtype == DType::Void) continue;
+    if (n->op == Op::Reduce) ops += times(n->src()[0]);
+    if (is_elementwise(n->op) && n->op != Op::Cast && n->op != Op::Bitcast) ops += times(n) * (n->op == Op::MulAcc ? 2 : 1);
+  }
+  e.n_ops = static_cast<int64_t>(std::min<__int128>(ops, INT64_MAX));
+  e.n_bytes = static_cast<int64_t>(std::min<__int128>(bytes, INT64_MAX));
+}
+
+Target target_for(const CodePath& path) {
+  Target t = host_target();
+  t.renderer = path.renderer;
+  for (char& c : t.renderer) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  t.n_cores = static_cast<int>(flag::THREADS() ? flag::NUM_CPU_THREADS() : 1);
+  return t;
+}
+
+}  // namespace
+
+// Makes one executable: pure computing, called from several threads.
+class Compilation {
+ public:
+  static ExecutablePtr make(const UOp& sink, const std::string& device, const CodePath& path) {
+    auto e = std::make_shared<Executable>();
+    e->sink = sink;
+    e->device = device;
+    e->name = sink.arg().at(0).as_str();
+    estimate(sink, *e);
+    if (path.kind == "REF") {
+      e->is_ref_ = true;
+      for (const Node* n : toposort(sink)) {
+        if (n->op == Op::Variable) e->variables.emplace_back(n->arg.at(0).as_str());
+        if (n->op == Op::Param)
+          e->object.n_buffers = std::max(e->object.n_buffers, static_cast<int>(n->arg.int_at(0)) + 1);
+      }
+      return e;
+    }
+    const int64_t start = os::now_ns();
+    if (flag::DEBUG() >= 5) log_line(to_text(sink));
+    const Target target = target_for(path);
+    const UOp program = lower_kernel(sink, target);
+    const Renderer& renderer = renderer_by_name(target.renderer);
+    e->source = renderer.render(program, e->name, target);
+    const KernelSignature signature = signature_of(program);
+    e->variables = signature.variables;
+    const int64_t lowered = os::now_ns();
+    if (flag::DEBUG() >= 4) log_line(e->source);
+    KernelObject& o = e->object;
+    o.name = e->name;
+    o.arch = path.arch;
+    o.n_buffers = 0;
+    for (const auto& b : signature.buffers) o.n_buffers = std::max(o.n_buffers, static_cast<int>(b.slot) + 1);
+    o.n_variables = static_cast<int>(signature.variables.size());
+    o.scratch_bytes = signature.scratch_bytes;
+    const ProgramInfo info = ProgramInfo::of(program);
+    o.min_part = info.min_part;
+    o.parallel = signature.has_global;
+    e->size_.global[0] = signature.n_global;
+    try {
+      o.library = path.kind == "NULL" ? path.compiler->compile(e->name, e->source)
+                                      : path.compiler->compile_cached(e->name, e->source);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::Compile) throw;
+      raise(ErrorKind::Compile,
+            fmt::format("{}\nkernel {} for {} by renderer {}; DEBUG=5 shows its graph, DEBUG=4 its source; NOOPT=1 "
+                        "compiles it without optimisation",
+                        error.what(), e->name, device, path.renderer));
+    }
+    compiled_count.fetch_add(1, std::memory_order_relaxed);
+    if (flag::DEBUG() >= 3)
+      log_line(fmt::format("compiled {:<40} lower {:6.2f} ms, compile {:6.2f} ms", e->name,
+                           static_cast<double>(lowered - start) * 1e-6,
+                           static_cast<double>(os::now_ns() - lowered) * 1e-6));
+    return e;
+  }
+};
+
+void Executable::load() {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (loaded_) return;
+  Device& d = Device::get(device);
+  if (!is_ref_) {
+    program_ = d.load(object);
+    if (const auto* cpu = dynamic_cast<const CpuProgram*>(program_.get())) cpu_ = cpu->kernel(size_.global[0]);
+  }
+  loaded_ = true;
+}
+
+void Executable::run_other(void* const* buffers, const int64_t* values) const {
+  if (!is_ref_) {
+    program_->run(buffers, values, size_, false);
+    return;
+  }
+  VariableValues named;
+  for (size_t i = 0; i < variables.size(); ++i) named[variables[i]] = values[i];
+  evaluate_kernel(sink, std::span<void* const>(buffers, static_cast<size_t>(object.n_buffers)), named);
+}
+
+std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs) {
+  std::vector<ExecutablePtr> out(jobs.size());
+  struct Missing {
+    CacheKey key;
+    const CompileJob* job;
+    ExecutablePtr made{};
+    std::exception_ptr error{};
+  };
+  std::vector<Missing> missing;
+  const Key128 flags = hash128(codegen_flags());
+  std::vector<CacheKey> keys;
+  std::unordered_map<std::string_view, const CodePath*> paths;
+  {
+    Cache& c = cache();
+    std::unordered_map<CacheKey, size_t, CacheKeyHash> seen;
+    for (const CompileJob& job : jobs) {
+      const CodePath*& path = paths[job.device];
+      if (!path) path = &code_path(job.device);
+      keys.push_back({job.sink.node(), path, hash_mix(flags.lo, device_id(job.device))});
+    }
+    std::lock_guard lock(c.mutex);
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      const auto it = c.map.find(keys[i]);
+      if (it != c.map.end()) {
+        out[i] = it->second;
+      } else if (seen.emplace(keys[i], missing.size()).second) {
+        missing.push_back({keys[i], &jobs[i]});
+      }
+    }
+  }
+  if (missing.empty()) return out;
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < missing.size();) {
+      try {
+        missing[i].made = Compilation::make(missing[i].job->sink, missing[i].job->device, *missing[i].key.path);
+      } catch (...) {
+        missing[i].error = std::current_exception();
+      }
+    }
+  };
+  const auto n_threads = std::min<size_t>(static_cast<size_t>(std::max<int64_t>(0, flag::PARALLEL())), missing.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < n_threads; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  Cache& c = cache();
+  std::lock_guard lock(c.mutex);
+  for (const Missing& m : missing)
+    if (m.made) c.map.emplace(m.key, m.made);
+  for (const Missing& m : missing)
+    if (m.error) std::rethrow_exception(m.error);
+  for (size_t i = 0; i < jobs.size(); ++i)
+    if (!out[i]) out[i] = c.map.at(keys[i]);
+  return out;
+}
+
+int64_t n_compiled() { return compiled_count.load(); }
+
+void clear_compile_cache() {
+  std::lock_guard lock(cache().mutex);
+  cache().map.clear();
+}
+
+namespace {
+
+// Kernels of REF that come as text, from outside the engine.
+void run_text(const KernelObject& object, void* const* buffers, const int64_t*, const LaunchSize&) {
+  evaluate_kernel(parse_text(object.library), std::span<void* const>(buffers, static_cast<size_t>(object.n_buffers)));
+}
+[[maybe_unused]] const bool runner_set = (set_ref_runner(run_text), true);
+
+}  // namespace
+}  // namespace whit::engine

@@ -1,0 +1,60 @@
+// Kernels to callable programs, and the cache of them.
+//
+// Requirements: (1) compiling opens no device; (2) equal kernels for one code path are compiled once in a process; what
+// is missing compiles in parallel (flag PARALLEL); (3) the cache refers to kernels, which hold PARAMs only: no BUFFER.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/interpret.h"
+#include "ir/uop.h"
+#include "runtime/program.h"
+
+namespace whit::engine {
+
+/// A kernel that can be run on one device.
+class Executable {
+ public:
+  UOp sink{};
+  std::string name{}, source{}, device{};
+  KernelObject object{};
+  std::vector<std::string> variables{};
+  int64_t n_ops = 0, n_bytes = 0;  ///< arithmetic operations; bytes of its buffers
+
+  /// Runs with handles of buffers by slot and values of `variables`.
+  void run(void* const* buffers, const int64_t* values) const {
+    if (cpu_.fn) {
+      cpu_.launch(buffers, values);
+    } else {
+      run_other(buffers, values);
+    }
+  }
+  /// Opens the device and loads the program, once.
+  void load();
+  const CpuKernel& cpu_kernel() const { return cpu_; }  ///< fn is null on other devices
+
+ private:
+  friend class Compilation;
+  void run_other(void* const* buffers, const int64_t* values) const;
+  bool is_ref_ = false, loaded_ = false;
+  LaunchSize size_{};
+  std::shared_ptr<Program> program_{};
+  CpuKernel cpu_{};
+};
+using ExecutablePtr = std::shared_ptr<Executable>;
+
+struct CompileJob {
+  UOp sink;
+  std::string device;
+};
+/// One executable a job, not yet loaded. errors: Compile, with the kernel and how to see it; those of code_path()
+std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs);
+
+/// Kernels that were really compiled, not found in this process's cache.
+int64_t n_compiled();
+void clear_compile_cache();
+
+}  // namespace whit::engine

@@ -1,0 +1,274 @@
+#include "engine/realize.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/flags.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "engine/buffers.h"
+#include "engine/capture.h"
+#include "engine/compile.h"
+#include "engine/run.h"
+#include "engine/stores.h"
+#include "ir/build.h"
+#include "ir/text.h"
+#include "runtime/counters.h"
+#include "runtime/device.h"
+
+namespace whit::engine {
+namespace {
+
+std::recursive_mutex& engine_mutex() {
+  static auto* m = new std::recursive_mutex;
+  return *m;
+}
+
+const Node* skip_identities(const Node* n) {
+  while (n->op == Op::Detach || n->op == Op::ContiguousBackward) n = n->src()[0];
+  return n;
+}
+
+// The view of memory that an AFTER, a recorded node or a view of such shows, with BUFFERs replaced; null when something
+// is below that is no memory yet.
+UOp memory_view(const UOp& u, const std::unordered_map<const Node*, UOp>& replaced) {
+  SmallVec<const Node*, 8> chain;
+  UOp at = u;
+  for (;;) {
+    if (at.op() == Op::Buffer) {
+      const auto it = replaced.find(at.node());
+      if (it != replaced.end()) at = it->second;
+      break;
+    }
+    if (const UOp where = realized(at)) {
+      at = where;
+    } else if (at.op() == Op::After) {
+      at = at.src(0);
+    } else if ((is_movement(at.op()) && at.op() != Op::Stack) || at.op() == Op::Detach) {
+      if (at.op() != Op::Detach) chain.push_back(at.node());
+      at = at.src(0);
+    } else {
+      return {};
+    }
+  }
+  for (size_t i = chain.size(); i-- > 0;)
+    at = chain[i]->op == Op::Reshape ? reshape(at, chain[i]->shape)
+                                     : UOp::make(chain[i]->op, chain[i]->dtype, {at}, chain[i]->arg);
+  return at;
+}
+
+// What is in memory already, or null.
+UOp in_memory(const UOp& u) {
+  const UOp v(skip_identities(u.node()));
+  if (is_buffer_view(v)) return v;
+  const UOp where = realized(v);
+  if (where && is_buffer_view(where)) return where;
+  return {};
+}
+
+BufferPtr make_memory(const ScheduleBuffer& b) {
+  return Buffer::make(std::string(device_name(b.device)), b.n_elems * n_bytes(b.dtype));
+}
+
+void print_schedule(const BoundSchedule& bound, double ms) {
+  const Schedule& s = *bound.schedule;
+  if (flag::DEBUG() < 1 || (s.calls.size() < 2 && flag::DEBUG() < 3)) return;
+  log_line(fmt::format("scheduled {:5} kernels in {:8.2f} ms | cache {} {} | {} nodes, {} in kernels | temporaries {} "
+                       "in {} (at least {})",
+                       s.calls.size(), ms, bound.cache_hit ? "hit " : "MISS", bound.key.hex().substr(0, 8),
+                       s.stats.n_tensor_nodes, s.stats.n_kernel_nodes, s.stats.temp_bytes, s.stats.arena_bytes,
+                       s.stats.live_bytes));
+  if (flag::DEBUG() >= 3) log_line(describe(s));
+}
+
+// Binds memory and runs. Gives the output buffers by slot.
+std::vector<BufferPtr> execute(const BoundSchedule& bound, const VariableValues& variables) {
+  const Schedule& s = *bound.schedule;
+  std::vector<CompileJob> jobs;
+  for (const ScheduledCall& c : s.calls)
+    if (c.kernel) jobs.push_back({c.kernel, std::string(device_name(c.device))});
+  std::vector<ExecutablePtr> programs = compile_all(jobs);
+
+  std::unordered_map<uint16_t, BufferPtr> arenas;
+  for (const Arena& a : s.arenas) {
+    if (a.n_bytes == 0) continue;
+    arenas[a.device] = Buffer::make(std::string(device_name(a.device)), a.n_bytes);
+  }
+  std::vector<BufferPtr> outputs(static_cast<size_t>(s.n_outputs));
+  std::vector<BoundArg> args(s.buffers.size());
+  Recorder* const recorder = current_recorder();
+  for (size_t i = 0; i < s.buffers.size(); ++i) {
+    const ScheduleBuffer& b = s.buffers[i];
+    BoundArg& a = args[i];
+    a.n_bytes = b.n_elems * n_bytes(b.dtype);
+    if (b.kind == ScheduleBuffer::Kind::Input) {
+      a.buffer = buffer_of(bound.inputs[static_cast<size_t>(b.slot)]);
+    } else if (b.kind == ScheduleBuffer::Kind::Temp && b.offset >= 0) {
+      a.buffer = arenas.at(b.device);
+      a.offset = b.offset;
+    } else {
+      a.buffer = make_memory(b);
+      if (b.kind == ScheduleBuffer::Kind::Output) outputs[static_cast<size_t>(b.slot)] = a.buffer;
+      if (recorder) recorder->record_output(a.buffer);
+    }
+  }
+  size_t next = 0;
+  for (const ScheduledCall& c : s.calls) {
+    BoundCall call;
+    if (c.kernel) {
+      call.program = std::move(programs[next++]);
+      call.program->load();
+      for (const std::string& v : call.program->variables) {
+        const auto it = variables.find(v);
+        WHIT_USER(it != variables.end(), Runtime, "[realize] variable {} has no value", v);
+        call.values.push_back(it->second);
+      }
+    }
+    for (const int32_t b : c.args) {
+      call.args.push_back(args[static_cast<size_t>(b)]);
+      call.args.back().is_written = s.buffers[static_cast<size_t>(b)].is_written;
+    }
+    run_call(call);
+    if (recorder) recorder->record(call);
+  }
+  return outputs;
+}
+
+}  // namespace
+
+Recorder*& current_recorder() {
+  thread_local Recorder* r = nullptr;
+  return r;
+}
+
+uint16_t default_device_id() { return device_id(whit::default_device()); }
+
+BoundSchedule schedule(std::span<const UOp> roots) {
+  std::lock_guard lock(engine_mutex());
+  std::vector<UOp> pending;
+  for (const UOp& r : roots)
+    if (!in_memory(r)) pending.push_back(r);
+  return make_schedule(pending, default_device_id());
+}
+
+std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& variables) {
+  std::lock_guard lock(engine_mutex());
+  std::vector<UOp> results(roots.size());
+  std::vector<UOp> pending;
+  bool deviceless_only = true;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    WHIT_CHECK(!is_weak(roots[i].dtype()), "realize of {}", name(roots[i].dtype()));
+    if (!in_memory(roots[i])) pending.push_back(roots[i]);
+    deviceless_only &= roots[i]->device == 0;
+  }
+  if (pending.empty()) {
+    for (size_t i = 0; i < roots.size(); ++i) results[i] = in_memory(roots[i]);
+    return results;
+  }
+  const int64_t start = os::now_ns();
+
+  // Old readers; then handles may be made.
+  StorePlan plan = plan_stores(pending);
+  std::vector<UOp> wanted = pending;  // nodes of the given graph, by root of the schedule
+  std::vector<UOp> to_schedule = pending;
+  for (const UOp& e : plan.extra_roots) {
+    wanted.push_back(e);
+    UOp value = e.op() == Op::After ? UOp::make(Op::Contiguous, e.dtype(), {e}) : e;
+    if (is_weak(value.dtype())) value = cast(value, value.dtype() == DType::WeakInt ? DType::Int64 : DType::Float64);
+    to_schedule.push_back(value);
+  }
+  std::unordered_map<const Node*, UOp> replaced;
+  std::vector<KeptCopy> copies;
+  for (const UOp& b : plan.kept) {
+    copies.push_back(keep_old_content(b));
+    replaced.emplace(b.node(), copies.back().fresh);
+  }
+  if (!replaced.empty()) {
+    std::unordered_map<const Node*, UOp> map = replaced;
+    for (const Node* n : toposort(to_schedule))
+      if (n->op != Op::Buffer && realized(UOp(n))) {
+        const UOp view = memory_view(UOp(n), replaced);
+        if (view) map.emplace(n, view);
+      }
+    for (UOp& u : to_schedule) u = substitute(u, map);
+  }
+  BoundSchedule bound;
+  try {
+    bound = make_schedule(to_schedule, deviceless_only ? default_device_id() : [&] {
+      for (const UOp& u : to_schedule)
+        if (u->device) return u->device;
+      return default_device_id();
+    }());
+  } catch (...) {
+    for (size_t i = 0; i < copies.size(); ++i) set_payload(plan.kept[i], copies[i].from);
+    throw;
+  }
+  print_schedule(bound, static_cast<double>(os::now_ns() - start) * 1e-6);
+  for (const KeptCopy& c : copies) {
+    BoundCall copy;
+    copy.args = {{c.to, -1, c.to->n_bytes(), true}, {c.from, -1, c.from->n_bytes(), false}};
+    run_call(copy);
+    if (Recorder* r = current_recorder()) {
+      r->record_output(c.to);
+      r->record(copy);
+    }
+  }
+  const std::vector<BufferPtr> outputs = execute(bound, variables);
+
+  // Where the values are.
+  const Schedule& s = *bound.schedule;
+  std::vector<UOp> output_nodes(outputs.size());
+  std::unordered_map<const Node*, UOp> state_views;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const ScheduleBuffer& b = s.buffers[static_cast<size_t>(s.roots[i])];
+    UOp view;
+    if (b.kind == ScheduleBuffer::Kind::Input) {
+      view = memory_view(wanted[i], replaced);
+      if (!view || !is_buffer_view(view))
+        view = reshape(bound.inputs[static_cast<size_t>(b.slot)], wanted[i].shape());
+    } else {
+      UOp& node = output_nodes[static_cast<size_t>(b.slot)];
+      if (!node) node = buffer_node(b.dtype, b.n_elems, outputs[static_cast<size_t>(b.slot)]);
+      view = reshape(node, wanted[i].shape());
+    }
+    if (view.dtype() != wanted[i].dtype()) view = cast(view, wanted[i].dtype());
+    // Not only the root: whoever is built on what lies below its RESHAPEs reads the buffer too.
+    UOp at = wanted[i];
+    for (;;) {
+      set_realized(at, is_buffer_view(view) ? reshape(view, at.shape()) : view);
+      const bool transparent = at.op() == Op::Reshape || at.op() == Op::Detach || at.op() == Op::ContiguousBackward;
+      if (!transparent || !is_buffer_view(view) || at.src(0).op() == Op::Buffer || realized(at.src(0))) break;
+      at = at.src(0);
+    }
+  }
+  for (const UOp& state : plan.states)
+    if (!realized(state))
+      if (const UOp view = memory_view(state, replaced)) set_realized(state, view);
+  for (size_t i = 0; i < roots.size(); ++i) {
+    results[i] = in_memory(roots[i]);
+    if (!results[i]) results[i] = realized(UOp(skip_identities(roots[i].node())));
+    WHIT_CHECK(results[i], "a root has no value after its run");
+  }
+  return results;
+}
+
+UOp realize(const UOp& root, const VariableValues& variables) { return realize(std::span(&root, 1), variables)[0]; }
+
+std::string describe(const Schedule& s) {
+  std::string out;
+  for (size_t i = 0; i < s.calls.size(); ++i) {
+    const ScheduledCall& c = s.calls[i];
+    out += fmt::format("{:4} {:<8} {:<40}", i, device_name(c.device),
+                       c.kernel ? std::string(c.kernel.arg().at(0).as_str()) : "copy");
+    for (const int32_t a : c.args) {
+      const ScheduleBuffer& b = s.buffers[static_cast<size_t>(a)];
+      out += fmt::format(" {}{}:{}x{}", b.kind == ScheduleBuffer::Kind::Input ? 'i' : b.kind == ScheduleBuffer::Kind::Output ? 'o' : 't',
+                         a, name(b.dtype), b.n_elems);
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace whit::engine

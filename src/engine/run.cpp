@@ -1,0 +1,57 @@
+#include "engine/run.h"
+
+#include "base/flags.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "runtime/counters.h"
+#include "runtime/device.h"
+
+namespace whit::engine {
+
+void* BoundArg::handle() const {
+  void* const h = buffer->handle();
+  return offset < 0 ? h : buffer->device().allocator().offset(h, n_bytes, offset);
+}
+
+BufferPtr as_buffer(const BoundArg& arg) {
+  return arg.offset < 0 ? arg.buffer : Buffer::view(arg.buffer, arg.offset, arg.n_bytes);
+}
+
+void run_program(const Executable& program, void* const* handles, const int64_t* values, bool replayed) {
+  if (flag::DEBUG() < 2) [[likely]] {
+    program.run(handles, values);
+    counters().add_kernel(program.n_ops, program.n_bytes, 0);
+    return;
+  }
+  Device& device = Device::get(program.device);
+  device.synchronize();
+  const int64_t start = os::now_ns();
+  program.run(handles, values);
+  device.synchronize();
+  const int64_t t_ns = std::max<int64_t>(1, os::now_ns() - start);
+  GlobalCounters& c = counters();
+  c.add_kernel(program.n_ops, program.n_bytes, t_ns);
+  const double t = static_cast<double>(t_ns);
+  const bool colour = flag::NO_COLOR() == 0;
+  const char* on = colour ? replayed ? "\x1b[35m" : "\x1b[32m" : "";
+  log_line(fmt::format("{}*** {:<6} {:4}{} {:<40} arg {:3} mem {:6.2f} GB tm {:9.2f}us/{:9.2f}ms ({:8.2f} GFLOPS {:7.2f} GB/s)",
+                       on, program.device, c.kernel_count.load(), colour ? "\x1b[0m" : "", program.name,
+                       program.object.n_buffers, static_cast<double>(c.mem_used.load()) * 1e-9, t * 1e-3,
+                       c.time_sum_s() * 1e3, static_cast<double>(program.n_ops) / t,
+                       static_cast<double>(program.n_bytes) / t));
+}
+
+void run_call(const BoundCall& call, bool replayed) {
+  if (!call.program) {
+    const BufferPtr to = as_buffer(call.args[0]), from = as_buffer(call.args[1]);
+    if (to->n_bytes() > 0) to->copy_from(*from);
+    if (flag::DEBUG() >= 2)
+      log_line(fmt::format("*** {:<6} copy {} bytes from {}", to->device_name(), to->n_bytes(), from->device_name()));
+    return;
+  }
+  SmallVec<void*, 16> handles;
+  for (const BoundArg& a : call.args) handles.push_back(a.handle());
+  run_program(*call.program, handles.data(), call.values.data(), replayed);
+}
+
+}  // namespace whit::engine

@@ -1,0 +1,33 @@
+// Calls bound to memory: what a run executes and a capture records.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "engine/compile.h"
+#include "runtime/buffer.h"
+
+namespace whit::engine {
+
+/// A place in memory: a Buffer, or bytes of an arena.
+struct BoundArg {
+  BufferPtr buffer{};
+  int64_t offset = -1;     ///< in bytes of the arena `buffer`; -1: the whole buffer
+  int64_t n_bytes = 0;
+  bool is_written = false;
+  void* handle() const;
+};
+
+struct BoundCall {
+  ExecutablePtr program{};  ///< null: a copy of args[1] to args[0]
+  std::vector<BoundArg> args{};
+  std::vector<int64_t> values{};  ///< of the program's variables
+};
+
+/// Runs one call. `replayed` only changes how DEBUG=2 prints it.
+void run_call(const BoundCall& call, bool replayed = false);
+/// Runs a kernel on handles, with counters and the DEBUG=2 line.
+void run_program(const Executable& program, void* const* handles, const int64_t* values, bool replayed);
+/// The part of an arena, or the buffer itself.
+BufferPtr as_buffer(const BoundArg& arg);
+
+}  // namespace whit::engine

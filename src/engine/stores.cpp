@@ -1,0 +1,131 @@
+#include "engine/stores.h"
+
+#include "engine/buffers.h"
+#include "ir/build.h"
+#include "schedule/graph.h"
+
+namespace whit::engine {
+namespace {
+
+bool is_realised(const Node* n) {
+  const NodeExtra* e = n->extra.load(std::memory_order_acquire);
+  return e && e->realized && n->op != Op::Buffer;
+}
+
+bool is_view(const Node* n) {
+  return (is_movement(n->op) && n->op != Op::Stack) || n->op == Op::Detach || n->op == Op::ContiguousBackward;
+}
+
+}  // namespace
+
+StorePlan plan_stores(std::span<const UOp> roots) {
+  StorePlan plan;
+  sched::NodeIndex index;
+  // Raw pointers only: every handle made here would count as a reference from outside.
+  const NodeList order = sched::collect(roots, index, is_realised);
+  const auto number = [&](const Node* n) { return static_cast<size_t>(index.find(n)); };
+
+  // The base of views; a realised node shows the BUFFER that its value lies in.
+  std::vector<const Node*> base(order.size());
+  bool any_store = false;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Node* n = order[i];
+    base[i] = n;
+    if (is_realised(n)) {
+      const Node* v = n->extra.load(std::memory_order_acquire)->realized;
+      while (is_view(v)) v = v->src()[0];
+      base[i] = v;
+    } else if (is_view(n)) {
+      base[i] = base[number(n->src()[0])];
+    }
+    any_store |= n->op == Op::Store;
+  }
+  if (!any_store) return plan;
+
+  // Which buffers are overwritten, and which AFTERs are states of them that end in this graph.
+  std::unordered_map<const Node*, const Node*> overwritten;  // BUFFER or computed node -> its last state
+  std::vector<char> superseded(order.size(), 0);
+  std::vector<const Node*> memory(order.size(), nullptr);  // of AFTERs
+  const auto memory_below = [&](const Node* x) {
+    const Node* b = base[number(x)];
+    const int32_t k = b->op == Op::After ? index.find(b) : -1;
+    return k >= 0 && memory[static_cast<size_t>(k)] ? memory[static_cast<size_t>(k)] : b;
+  };
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Node* n = order[i];
+    if (n->op != Op::After || is_realised(n)) continue;
+    const Node* x = base[number(n->src()[0])];
+    if (const int32_t k = index.find(x); x->op == Op::After && k >= 0) superseded[static_cast<size_t>(k)] = 1;
+    memory[i] = memory_below(n->src()[0]);
+    overwritten[memory[i]] = n;
+  }
+
+  // References that are known: edges of the graph, recorded values, and chains of views under them.
+  std::unordered_map<const Node*, uint32_t> known;
+  for (const Node* n : order)
+    if (!is_realised(n))
+      for (const Node* s : n->src()) ++known[s];
+  std::unordered_map<const Node*, char> counted;  // views below recorded values that are not nodes of the graph
+  for (const Node* n : order) {
+    if (!is_realised(n)) continue;
+    const Node* v = n->extra.load(std::memory_order_acquire)->realized;
+    ++known[v];
+    while (is_view(v) && index.find(v) < 0 && counted.try_emplace(v, 1).second) {
+      ++known[v->src()[0]];
+      v = v->src()[0];
+    }
+  }
+  std::unordered_map<const Node*, char> root_nodes;
+  for (const UOp& r : roots) root_nodes[r.node()] = 1;
+  const auto outside = [&](const Node* n) {
+    const auto it = known.find(n);
+    return n->refs.load(std::memory_order_relaxed) > (it == known.end() ? 0 : it->second);
+  };
+
+  // Case (b): the buffer, or a node that shows it.
+  std::unordered_map<const Node*, char> keep;
+  for (const auto& [b, state] : overwritten)
+    if (b->op == Op::Buffer && outside(b)) keep[b] = 1;
+  for (const auto& [v, one] : counted) {
+    const Node* b = v;
+    while (is_view(b)) b = b->src()[0];
+    if (overwritten.contains(b) && outside(v)) keep[b] = 1;
+  }
+  std::vector<char> old(order.size(), 0);
+  std::vector<const Node*> extra;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Node* n = order[i];
+    const bool shows_memory = base[i]->op == Op::Buffer && overwritten.contains(base[i]);
+    if (n->op == Op::After && !is_realised(n)) {
+      // A state that ends here and is held by somebody is a value to keep.
+      old[i] = superseded[i];
+      if (superseded[i] && outside(n) && !root_nodes.contains(n)) extra.push_back(n);
+      continue;
+    }
+    if (shows_memory) {
+      old[i] = 1;
+      if (n->op != Op::Buffer && outside(n)) keep[base[i]] = 1;
+      continue;
+    }
+    if (is_realised(n) || n->op == Op::Store || n->dtype == DType::Void) continue;
+    for (const Node* s : n->src()) old[i] |= old[number(s)];
+    if (overwritten.contains(n)) old[i] = 1;  // a computed value that is stored into
+    if (old[i] && outside(n) && !root_nodes.contains(n)) extra.push_back(n);
+  }
+  // Handles from here on.
+  for (const auto& [b, one] : keep) plan.kept.emplace_back(b);
+  for (const Node* n : extra) plan.extra_roots.emplace_back(n);
+  for (const auto& [b, state] : overwritten) plan.states.emplace_back(state);
+  return plan;
+}
+
+KeptCopy keep_old_content(const UOp& b) {
+  KeptCopy k;
+  k.from = buffer_of(b);
+  k.to = Buffer::make(k.from->device_name(), k.from->n_bytes());
+  k.fresh = buffer_node(b.dtype(), b.shape()[0], k.from);
+  set_payload(b, k.to);
+  return k;
+}
+
+}  // namespace whit::engine
