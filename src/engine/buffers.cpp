@@ -13,8 +13,8 @@ BufferPtr buffer_of(const UOp& b) {
 }
 
 UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory) {
-  WHIT_CHECK(memory->n_bytes() == n_elems * n_bytes(dtype), "{} bytes for {} elements of {}", memory->n_bytes(), n_elems,
-             name(dtype));
+  WHIT_CHECK(memory->n_bytes() == n_elems * n_bytes(dtype), "{} bytes for {} elements of {}", memory->n_bytes(),
+             n_elems, name(dtype));
   UOp b = buffer(dtype, n_elems, memory->device_name());
   set_payload(b, std::move(memory));
   return b;

@@ -53,7 +53,8 @@ void estimate(const UOp& sink, Executable& e) {
     if (n->op == Op::Param) bytes += static_cast<__int128>(n->shape.numel()) * n_bytes(n->dtype);
     if (n->dtype == DType::WeakInt || n->dtype == DType::Void) continue;
     if (n->op == Op::Reduce) ops += times(n->src()[0]);
-    if (is_elementwise(n->op) && n->op != Op::Cast && n->op != Op::Bitcast) ops += times(n) * (n->op == Op::MulAcc ? 2 : 1);
+    if (is_elementwise(n->op) && n->op != Op::Cast && n->op != Op::Bitcast)
+      ops += times(n) * (n->op == Op::MulAcc ? 2 : 1);
   }
   e.n_ops = static_cast<int64_t>(std::min<__int128>(ops, INT64_MAX));
   e.n_bytes = static_cast<int64_t>(std::min<__int128>(bytes, INT64_MAX));

@@ -74,11 +74,11 @@ BufferPtr make_memory(const ScheduleBuffer& b) {
 void print_schedule(const BoundSchedule& bound, double ms) {
   const Schedule& s = *bound.schedule;
   if (flag::DEBUG() < 1 || (s.calls.size() < 2 && flag::DEBUG() < 3)) return;
-  log_line(fmt::format("scheduled {:5} kernels in {:8.2f} ms | cache {} {} | {} nodes, {} in kernels | temporaries {} "
-                       "in {} (at least {})",
-                       s.calls.size(), ms, bound.cache_hit ? "hit " : "MISS", bound.key.hex().substr(0, 8),
-                       s.stats.n_tensor_nodes, s.stats.n_kernel_nodes, s.stats.temp_bytes, s.stats.arena_bytes,
-                       s.stats.live_bytes));
+  log_line(fmt::format(
+      "scheduled {:5} kernels in {:8.2f} ms | cache {} {} | {} nodes, {} in kernels | temporaries {} "
+      "in {} (at least {})",
+      s.calls.size(), ms, bound.cache_hit ? "hit " : "MISS", bound.key.hex().substr(0, 8), s.stats.n_tensor_nodes,
+      s.stats.n_kernel_nodes, s.stats.temp_bytes, s.stats.arena_bytes, s.stats.live_bytes));
   if (flag::DEBUG() >= 3) log_line(describe(s));
 }
 
@@ -195,11 +195,12 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
   }
   BoundSchedule bound;
   try {
-    bound = make_schedule(to_schedule, deviceless_only ? default_device_id() : [&] {
-      for (const UOp& u : to_schedule)
-        if (u->device) return u->device;
-      return default_device_id();
-    }());
+    bound = make_schedule(
+        to_schedule, deviceless_only ? default_device_id() : [&] {
+          for (const UOp& u : to_schedule)
+            if (u->device) return u->device;
+          return default_device_id();
+        }());
   } catch (...) {
     for (size_t i = 0; i < copies.size(); ++i) set_payload(plan.kept[i], copies[i].from);
     throw;
@@ -225,8 +226,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
     UOp view;
     if (b.kind == ScheduleBuffer::Kind::Input) {
       view = memory_view(wanted[i], replaced);
-      if (!view || !is_buffer_view(view))
-        view = reshape(bound.inputs[static_cast<size_t>(b.slot)], wanted[i].shape());
+      if (!view || !is_buffer_view(view)) view = reshape(bound.inputs[static_cast<size_t>(b.slot)], wanted[i].shape());
     } else {
       UOp& node = output_nodes[static_cast<size_t>(b.slot)];
       if (!node) node = buffer_node(b.dtype, b.n_elems, outputs[static_cast<size_t>(b.slot)]);
@@ -263,7 +263,10 @@ std::string describe(const Schedule& s) {
                        c.kernel ? std::string(c.kernel.arg().at(0).as_str()) : "copy");
     for (const int32_t a : c.args) {
       const ScheduleBuffer& b = s.buffers[static_cast<size_t>(a)];
-      out += fmt::format(" {}{}:{}x{}", b.kind == ScheduleBuffer::Kind::Input ? 'i' : b.kind == ScheduleBuffer::Kind::Output ? 'o' : 't',
+      out += fmt::format(" {}{}:{}x{}",
+                         b.kind == ScheduleBuffer::Kind::Input    ? 'i'
+                         : b.kind == ScheduleBuffer::Kind::Output ? 'o'
+                                                                  : 't',
                          a, name(b.dtype), b.n_elems);
     }
     out += '\n';

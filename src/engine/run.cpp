@@ -34,11 +34,11 @@ void run_program(const Executable& program, void* const* handles, const int64_t*
   const double t = static_cast<double>(t_ns);
   const bool colour = flag::NO_COLOR() == 0;
   const char* on = colour ? replayed ? "\x1b[35m" : "\x1b[32m" : "";
-  log_line(fmt::format("{}*** {:<6} {:4}{} {:<40} arg {:3} mem {:6.2f} GB tm {:9.2f}us/{:9.2f}ms ({:8.2f} GFLOPS {:7.2f} GB/s)",
-                       on, program.device, c.kernel_count.load(), colour ? "\x1b[0m" : "", program.name,
-                       program.object.n_buffers, static_cast<double>(c.mem_used.load()) * 1e-9, t * 1e-3,
-                       c.time_sum_s() * 1e3, static_cast<double>(program.n_ops) / t,
-                       static_cast<double>(program.n_bytes) / t));
+  log_line(fmt::format(
+      "{}*** {:<6} {:4}{} {:<40} arg {:3} mem {:6.2f} GB tm {:9.2f}us/{:9.2f}ms ({:8.2f} GFLOPS {:7.2f} GB/s)", on,
+      program.device, c.kernel_count.load(), colour ? "\x1b[0m" : "", program.name, program.object.n_buffers,
+      static_cast<double>(c.mem_used.load()) * 1e-9, t * 1e-3, c.time_sum_s() * 1e3,
+      static_cast<double>(program.n_ops) / t, static_cast<double>(program.n_bytes) / t));
 }
 
 void run_call(const BoundCall& call, bool replayed) {

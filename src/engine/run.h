@@ -11,7 +11,7 @@ namespace whit::engine {
 /// A place in memory: a Buffer, or bytes of an arena.
 struct BoundArg {
   BufferPtr buffer{};
-  int64_t offset = -1;     ///< in bytes of the arena `buffer`; -1: the whole buffer
+  int64_t offset = -1;  ///< in bytes of the arena `buffer`; -1: the whole buffer
   int64_t n_bytes = 0;
   bool is_written = false;
   void* handle() const;

@@ -32,7 +32,7 @@ StorePlan plan_stores(std::span<const UOp> roots);
 
 /// Does case (b) for one BUFFER: copies its memory and gives the old memory to a fresh node, which is returned.
 struct KeptCopy {
-  UOp fresh{};        ///< BUFFER over the memory that is about to be overwritten
+  UOp fresh{};  ///< BUFFER over the memory that is about to be overwritten
   BufferPtr from{}, to{};
 };
 KeptCopy keep_old_content(const UOp& buffer_node);

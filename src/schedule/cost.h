@@ -5,8 +5,8 @@
 namespace whit::sched {
 
 struct Cost {
-  float ns = 0;      ///< of one element, down to what is in memory; loads not counted
-  float own_ns = 0;  ///< of the node alone
+  float ns = 0;                      ///< of one element, down to what is in memory; loads not counted
+  float own_ns = 0;                  ///< of the node alone
   int32_t n_loads = 0, n_nodes = 0;  ///< as a tree, saturated
 };
 

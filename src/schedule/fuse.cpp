@@ -1,7 +1,330 @@
+// Fusion of kernels, after rangeify decided what is materialised.
+//
+// How it works. Nests start their ranges at 0, so nests over equal loops have the same RANGE nodes, and "reads element by
+// element what the other one writes" means: loads it at the very INDEX that the other one stores to. Three passes:
+//   1. a nest joins the one that reads its result at its own index; the load becomes the value, and when nobody else
+//      reads the buffer its store goes too;
+//   2. elementwise nests over equal loops that read the same buffer at the same index join, so that it is read once;
+//   3. small elementwise nests that depend on each other in no way share a launch (updates of parameters).
+//
+// Requirements: (1) no cycle: pass 1 and 2 search for a path through a third kernel, within a budget, and give up beyond
+// it; pass 3 joins only kernels of one level (longest distance from the end), between which there is no path;
+// (2) stores of a nest are ordered so that what overwrites memory comes after all that read its old content, and such
+// reads are at the index of the store.
+#include <algorithm>
+#include <unordered_map>
+
+#include "ir/build.h"
 #include "schedule/kernels.h"
 
 namespace whit::sched {
+namespace {
 
-void fuse_kernels(const NestGraph&, std::vector<Kernel>&, const RangeifyLimits&) {}
+constexpr int kPathBudget = 512;
+constexpr int64_t kSmallNest = 1 << 18;  // elements
+constexpr size_t kMaxNests = 16;
+
+class Fuser {
+ public:
+  Fuser(const NestGraph& graph, std::vector<Kernel>& kernels, const RangeifyLimits& limits)
+      : g_(graph), kernels_(kernels), limits_(limits) {
+    const Dependencies d = find_dependencies(graph, kernels);
+    after_ = d.after;
+    readers_ = d.readers;
+    writer_ = d.writer;
+    has_next_.assign(graph.buffers.size(), 0);
+    for (const VirtualBuffer& b : graph.buffers)
+      if (b.previous >= 0) has_next_[static_cast<size_t>(b.previous)] = 1;
+    into_.resize(kernels.size());
+    for (size_t k = 0; k < kernels.size(); ++k) into_[k] = static_cast<int32_t>(k);
+  }
+
+  void run() {
+    for (size_t k = 0; k < kernels_.size(); ++k) join_with_reader(static_cast<int32_t>(k));
+    for (size_t b = 0; b < readers_.size(); ++b) join_readers(b);
+    join_small();
+    std::vector<Kernel> left;
+    for (size_t k = 0; k < kernels_.size(); ++k)
+      if (into_[k] == static_cast<int32_t>(k)) left.push_back(std::move(kernels_[k]));
+    kernels_ = std::move(left);
+  }
+
+ private:
+  Kernel& kernel(int32_t k) { return kernels_[static_cast<size_t>(k)]; }
+  Nest& nest(int32_t k) { return kernel(k).nests[0]; }
+  int32_t find(int32_t k) {
+    while (into_[static_cast<size_t>(k)] != k) {
+      into_[static_cast<size_t>(k)] = into_[static_cast<size_t>(into_[static_cast<size_t>(k)])];
+      k = into_[static_cast<size_t>(k)];
+    }
+    return k;
+  }
+  bool plain(int32_t k) { return !kernel(k).is_copy && kernel(k).nests.size() == 1 && !nest(k).has_loop; }
+
+  // Is there a way from a to b that is not the direct edge? When in doubt: yes.
+  bool has_detour(int32_t a, int32_t b) {
+    std::vector<int32_t> work, seen;
+    const auto push_successors = [&](int32_t k, bool skip_b) {
+      for (const int32_t s : after_[static_cast<size_t>(k)]) {
+        const int32_t r = find(s);
+        if (r == a || r == k || (skip_b && r == b)) continue;
+        if (std::find(seen.begin(), seen.end(), r) == seen.end()) {
+          seen.push_back(r);
+          work.push_back(r);
+        }
+      }
+    };
+    push_successors(a, true);
+    for (size_t i = 0; i < work.size(); ++i) {
+      if (work[i] == b) return true;
+      if (seen.size() > kPathBudget) return true;
+      push_successors(work[i], false);
+    }
+    return false;
+  }
+
+  static bool elementwise(const Nest& n) { return !n.has_reduce && !n.has_loop; }
+
+  // All loads of `buffer` in `n`; false when one is elsewhere than at `index` or has a gate.
+  static bool loads_at(const Nest& n, int32_t buffer, const UOp& index, std::vector<const Node*>& loads) {
+    NodeIndex seen;
+    std::vector<UOp> roots;
+    for (const NestStore& s : n.stores) {
+      roots.push_back(s.value);
+      roots.push_back(s.index);
+      if (s.gate) roots.push_back(s.gate);
+    }
+    for (const Node* u : collect(roots, seen)) {
+      if (u->op != Op::Load || u->src()[0]->src()[0]->op != Op::Param) continue;
+      const Node* at = u->src()[0];
+      if (at->src()[0]->arg.int_at(0) != buffer) continue;
+      if (at->n_src > 2 || at->src()[1] != index.node()) return false;
+      loads.push_back(u);
+    }
+    return true;
+  }
+
+  int64_t memory_of(int32_t buffer) const { return g_.buffers[static_cast<size_t>(buffer)].memory; }
+
+  bool too_large(const Nest& a, const Nest& b) const {
+    if (a.n_nodes + b.n_nodes > limits_.max_nodes) return true;
+    std::vector<int64_t> memory;
+    for (const Nest* n : {&a, &b}) {
+      for (const int32_t r : n->reads) memory.push_back(memory_of(r));
+      for (const NestStore& s : n->stores) memory.push_back(memory_of(s.buffer));
+    }
+    std::sort(memory.begin(), memory.end());
+    return std::unique(memory.begin(), memory.end()) - memory.begin() > limits_.max_buffers;
+  }
+
+  // Orders the stores of a nest by requirement (2); false when that cannot be.
+  bool order_stores(Nest& n) const {
+    const size_t count = n.stores.size();
+    std::vector<std::vector<int64_t>> reads(count);  // memory that store i's value reads
+    std::vector<int64_t> written;
+    for (const NestStore& s : n.stores) written.push_back(memory_of(s.buffer));
+    for (size_t i = 0; i < count; ++i) {
+      NodeIndex seen;
+      const UOp roots[] = {n.stores[i].value, n.stores[i].index};
+      for (const Node* u : collect(roots, seen)) {
+        if (u->op != Op::Index || u->src()[0]->op != Op::Param) continue;
+        const int64_t m = memory_of(static_cast<int32_t>(u->src()[0]->arg.int_at(0)));
+        for (size_t j = 0; j < count; ++j)
+          if (written[j] == m && (u->src()[1] != n.stores[j].index.node() || n.stores[j].gate)) return false;
+        reads[i].push_back(m);
+      }
+    }
+    for (size_t i = 0; i < count; ++i)
+      for (size_t j = i + 1; j < count; ++j)
+        if (written[i] == written[j]) return false;
+    std::vector<NestStore> sorted;
+    std::vector<char> done(count, 0);
+    while (sorted.size() < count) {
+      bool progress = false;
+      for (size_t j = 0; j < count; ++j) {
+        if (done[j]) continue;
+        bool free = true;  // nobody that is still to come reads what j overwrites
+        for (size_t i = 0; i < count && free; ++i)
+          free = done[i] || i == j || std::find(reads[i].begin(), reads[i].end(), written[j]) == reads[i].end();
+        if (!free) continue;
+        sorted.push_back(n.stores[j]);
+        done[j] = 1;
+        progress = true;
+      }
+      if (!progress) return false;
+    }
+    n.stores = std::move(sorted);
+    return true;
+  }
+
+  void merge_into(int32_t from, int32_t to) {
+    into_[static_cast<size_t>(from)] = to;
+    auto& a = after_[static_cast<size_t>(to)];
+    const auto& b = after_[static_cast<size_t>(from)];
+    a.insert(a.end(), b.begin(), b.end());
+    for (int32_t& s : a) s = find(s);
+    std::sort(a.begin(), a.end());
+    a.erase(std::unique(a.begin(), a.end()), a.end());
+  }
+
+  bool read_by_others(int32_t buffer, int32_t k) {
+    for (const int32_t r : readers_[static_cast<size_t>(buffer)])
+      if (find(r) != k) return true;
+    return false;
+  }
+
+  // Pass 1.
+  void join_with_reader(int32_t k) {
+    if (into_[static_cast<size_t>(k)] != k || !plain(k)) return;
+    // Buffers are looked at by value: joining moves the nest away.
+    std::vector<int32_t> buffers;
+    for (const NestStore& s : nest(k).stores) buffers.push_back(s.buffer);
+    for (const int32_t b : buffers) {
+      int tried = 0;
+      for (const int32_t r : readers_[static_cast<size_t>(b)]) {
+        const int32_t c = find(r);
+        if (c == k || !plain(c) || kernel(c).device != kernel(k).device || nest(c).ranges != nest(k).ranges) continue;
+        if (nest(c).has_reduce && nest(k).has_reduce) continue;
+        if (++tried > 4) break;
+        if (try_join(k, c)) return;
+      }
+    }
+  }
+
+  bool try_join(int32_t k, int32_t c) {
+    const Nest& a = nest(k);
+    if (too_large(a, nest(c))) return false;
+    std::unordered_map<const Node*, UOp> map;
+    for (const NestStore& s : a.stores) {
+      std::vector<const Node*> loads;
+      if (!loads_at(nest(c), s.buffer, s.index, loads) || (!loads.empty() && s.gate)) return false;
+      for (const Node* l : loads) map.emplace(l, s.value);
+    }
+    if (has_detour(k, c)) return false;
+    Nest joined = nest(c);
+    for (NestStore& s : joined.stores) {
+      s.value = substitute(s.value, map);
+      s.index = substitute(s.index, map);
+      if (s.gate) s.gate = substitute(s.gate, map);
+    }
+    for (const NestStore& s : a.stores) {
+      const VirtualBuffer& v = g_.buffers[static_cast<size_t>(s.buffer)];
+      bool others = false;
+      for (const int32_t r : readers_[static_cast<size_t>(s.buffer)]) others |= find(r) != c && find(r) != k;
+      if (v.kind == VirtualBuffer::Kind::Temp && !has_next_[static_cast<size_t>(s.buffer)] && !others) continue;
+      joined.stores.push_back(s);
+    }
+    if (!order_stores(joined)) return false;
+    joined.store_node = -1;
+    describe_nest(joined);
+    nest(c) = std::move(joined);
+    merge_into(k, c);
+    return true;
+  }
+
+  // Pass 2.
+  void join_readers(size_t buffer) {
+    int32_t last = -1;
+    std::vector<int32_t> readers;
+    for (const int32_t r : readers_[buffer]) readers.push_back(find(r));
+    std::sort(readers.begin(), readers.end());
+    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+    if (readers.size() > 64) return;
+    for (const int32_t k : readers) {
+      if (!plain(k) || !elementwise(nest(k))) continue;
+      if (last >= 0 && nest(last).ranges == nest(k).ranges && kernel(last).device == kernel(k).device &&
+          !too_large(nest(last), nest(k)) && !has_detour(last, k) && !has_detour(k, last) && !direct(last, k) &&
+          !direct(k, last)) {
+        Nest joined = nest(k);
+        const Nest& a = nest(last);
+        joined.stores.insert(joined.stores.end(), a.stores.begin(), a.stores.end());
+        if (order_stores(joined)) {
+          joined.store_node = -1;
+          describe_nest(joined);
+          nest(k) = std::move(joined);
+          merge_into(last, k);
+        }
+      }
+      last = k;
+    }
+  }
+  bool direct(int32_t a, int32_t b) {
+    for (const int32_t s : after_[static_cast<size_t>(a)])
+      if (find(s) == b) return true;
+    return false;
+  }
+
+  // Pass 3.
+  void join_small() {
+    std::vector<int32_t> level(kernels_.size(), -1), n_left(kernels_.size(), 0), work;
+    std::vector<std::vector<int32_t>> before(kernels_.size());
+    for (size_t k = 0; k < kernels_.size(); ++k) {
+      if (into_[k] != static_cast<int32_t>(k)) continue;
+      for (const int32_t s : after_[k]) {
+        const int32_t r = find(s);
+        if (r == static_cast<int32_t>(k)) continue;
+        before[static_cast<size_t>(r)].push_back(static_cast<int32_t>(k));
+        ++n_left[k];
+      }
+      if (n_left[k] == 0) work.push_back(static_cast<int32_t>(k));
+    }
+    for (const int32_t k : work) level[static_cast<size_t>(k)] = 0;
+    for (size_t i = 0; i < work.size(); ++i) {
+      const int32_t k = work[i];
+      for (const int32_t p : before[static_cast<size_t>(k)]) {
+        int32_t& l = level[static_cast<size_t>(p)];
+        l = std::max(l, level[static_cast<size_t>(k)] + 1);
+        if (--n_left[static_cast<size_t>(p)] == 0) work.push_back(p);
+      }
+    }
+    std::unordered_map<int64_t, int32_t> open;  // level and device -> the kernel that is being filled
+    for (size_t i = kernels_.size(); i-- > 0;) {
+      const int32_t k = static_cast<int32_t>(i);
+      if (into_[i] != k || kernel(k).is_copy || level[i] < 0) continue;
+      int64_t n_elems = 1;
+      for (const UOp& r : nest(k).ranges) n_elems *= range_size(r.node());
+      if (!elementwise(nest(k)) || n_elems > kSmallNest) continue;
+      const int64_t key = static_cast<int64_t>(level[i]) << 16 | kernel(k).device;
+      const auto [it, fresh] = open.try_emplace(key, k);
+      if (fresh) continue;
+      Kernel& to = kernel(it->second);
+      if (to.nests.size() >= kMaxNests || !fits(to, nest(k))) {
+        it->second = k;
+        continue;
+      }
+      to.nests.push_back(nest(k));
+      merge_into(k, it->second);
+    }
+  }
+  bool fits(const Kernel& to, const Nest& n) const {
+    std::vector<int64_t> memory;
+    int32_t n_nodes = n.n_nodes;
+    const auto add = [&](const Nest& x) {
+      for (const int32_t r : x.reads) memory.push_back(memory_of(r));
+      for (const NestStore& s : x.stores) memory.push_back(memory_of(s.buffer));
+    };
+    add(n);
+    for (const Nest& x : to.nests) {
+      add(x);
+      n_nodes += x.n_nodes;
+    }
+    std::sort(memory.begin(), memory.end());
+    const auto n_buffers = std::unique(memory.begin(), memory.end()) - memory.begin();
+    return n_nodes <= limits_.max_nodes && n_buffers <= limits_.max_buffers;
+  }
+
+  const NestGraph& g_;
+  std::vector<Kernel>& kernels_;
+  const RangeifyLimits& limits_;
+  std::vector<std::vector<int32_t>> after_{}, readers_{};
+  std::vector<int32_t> writer_{}, into_{};
+  std::vector<char> has_next_{};
+};
+
+}  // namespace
+
+void fuse_kernels(const NestGraph& graph, std::vector<Kernel>& kernels, const RangeifyLimits& limits) {
+  Fuser(graph, kernels, limits).run();
+}
 
 }  // namespace whit::sched

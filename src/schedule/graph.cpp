@@ -138,56 +138,51 @@ bool is_empty_value(const Node* n) {
 std::vector<UOp> prepare(std::span<const UOp> roots) {
   const bool split = flag::SPLIT_REDUCEOP() != 0;
   std::vector<UOp> done_roots(roots.begin(), roots.end());
-  // Inlining a CALL makes a graph that may hold further CALLs; each round removes one level of nesting.
-  for (bool again = true; again;) {
-    again = false;
-    NodeIndex index;
-    const NodeList order = collect(done_roots, index, [](const Node* n) {
-      return n->extra.load(std::memory_order_acquire) && n->op != Op::Buffer && bool(realized(UOp(n)));
-    });
-    std::vector<UOp> done(order.size());
-    std::vector<UOp> src;
-    // The body of a CALL is not part of the graph: nodes that only a body reaches are dropped by not being used.
-    for (size_t i = 0; i < order.size(); ++i) {
-      const Node* n = order[i];
-      if (n->extra.load(std::memory_order_acquire) && n->op != Op::Buffer) {
-        if (UOp where = realized(UOp(n))) {
-          done[i] = std::move(where);
-          continue;
-        }
-      }
-      if (n->op == Op::Detach || n->op == Op::ContiguousBackward) {
-        done[i] = done[static_cast<size_t>(index.find(n->src_begin()[0]))];
+  NodeIndex index;
+  const NodeList order = collect(done_roots, index, [](const Node* n) {
+    return n->extra.load(std::memory_order_acquire) && n->op != Op::Buffer && bool(realized(UOp(n)));
+  });
+  std::vector<UOp> done(order.size());
+  std::vector<UOp> src;
+  // The body of a CALL is met before it, so CALLs inside are inlined already, and what only it reaches is not used.
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Node* n = order[i];
+    if (n->extra.load(std::memory_order_acquire) && n->op != Op::Buffer) {
+      if (UOp where = realized(UOp(n))) {
+        done[i] = std::move(where);
         continue;
       }
-      bool changed = false;
-      src.clear();
-      for (const Node* s : n->src()) {
-        src.push_back(done[static_cast<size_t>(index.find(s))]);
-        changed |= src.back().node() != s;
-      }
-      UOp u;
-      if (n->op == Op::Call) {
-        u = inline_call(UOp(n->src_begin()[0]), std::span(src).subspan(1));
-        again = true;
-      } else if (n->op == Op::GetTuple && src[0].op() == Op::Tuple) {
-        u = src[0].src(static_cast<size_t>(n->arg.as_int()));
-      } else if (is_empty_value(n) && !n->src().empty()) {
-        u = zeros(n->dtype, n->shape, Scalar::of(n->dtype, int64_t{0}));
-      } else if (n->op == Op::Reduce && src[0].shape().numel() == 0) {
-        u = zeros(n->dtype, n->shape, monoid_identity(n->arg.at(0).as_str(), n->dtype));
-      } else if (n->op == Op::Contiguous && src[0].op() == Op::Contiguous) {
-        u = src[0];
-      } else if (changed && n->op == Op::Reshape) {
-        u = reshape(src[0], n->shape);
-      } else {
-        u = changed ? UOp::make(n->op, n->dtype, src, n->arg) : UOp(n);
-        if (split && n->op == Op::Reduce) u = split_reduce(u);
-      }
-      done[i] = std::move(u);
     }
-    for (UOp& r : done_roots) r = done[static_cast<size_t>(index.find(r.node()))];
+    if (n->op == Op::Detach || n->op == Op::ContiguousBackward) {
+      done[i] = done[static_cast<size_t>(index.find(n->src_begin()[0]))];
+      continue;
+    }
+    bool changed = false;
+    src.clear();
+    for (const Node* s : n->src()) {
+      src.push_back(done[static_cast<size_t>(index.find(s))]);
+      changed |= src.back().node() != s;
+    }
+    UOp u;
+    if (n->op == Op::Call) {
+      u = inline_call(src[0], std::span(src).subspan(1));
+    } else if (n->op == Op::GetTuple && src[0].op() == Op::Tuple) {
+      u = src[0].src(static_cast<size_t>(n->arg.as_int()));
+    } else if (is_empty_value(n) && !n->src().empty()) {
+      u = zeros(n->dtype, n->shape, Scalar::of(n->dtype, int64_t{0}));
+    } else if (n->op == Op::Reduce && src[0].shape().numel() == 0) {
+      u = zeros(n->dtype, n->shape, monoid_identity(n->arg.at(0).as_str(), n->dtype));
+    } else if (n->op == Op::Contiguous && src[0].op() == Op::Contiguous) {
+      u = src[0];
+    } else if (changed && n->op == Op::Reshape) {
+      u = reshape(src[0], n->shape);
+    } else {
+      u = changed ? UOp::make(n->op, n->dtype, src, n->arg) : UOp(n);
+      if (split && n->op == Op::Reduce) u = split_reduce(u);
+    }
+    done[i] = std::move(u);
   }
+  for (UOp& r : done_roots) r = done[static_cast<size_t>(index.find(r.node()))];
   return done_roots;
 }
 

@@ -13,14 +13,14 @@ struct Kernel {
   std::vector<Nest> nests{};
   uint16_t device = 0;
   bool is_copy = false;
-  UOp sink{};                      ///< null for a transfer
-  std::vector<int32_t> args{};     ///< memory (numbers of virtual buffers) by PARAM slot; a transfer: to, from
+  UOp sink{};                   ///< null for a transfer
+  std::vector<int32_t> args{};  ///< memory (numbers of virtual buffers) by PARAM slot; a transfer: to, from
 };
 
 /// Reads and writes between kernels.
 struct Dependencies {
-  std::vector<std::vector<int32_t>> after{};  ///< by kernel: kernels that must run after it, each once
-  std::vector<int32_t> writer{};              ///< by virtual buffer: the kernel that makes it, or -1
+  std::vector<std::vector<int32_t>> after{};    ///< by kernel: kernels that must run after it, each once
+  std::vector<int32_t> writer{};                ///< by virtual buffer: the kernel that makes it, or -1
   std::vector<std::vector<int32_t>> readers{};  ///< by virtual buffer
 };
 Dependencies find_dependencies(const NestGraph& graph, const std::vector<Kernel>& kernels);

@@ -23,10 +23,10 @@ struct Scope {
 // A node wanted at an index.
 struct Instance {
   int32_t node, nest, scope;
-  int32_t next;         // of the same node
-  uint32_t index;       // in the pool
-  uint32_t first_src;   // in src_instances_
-  UOp gate{};           // null: always
+  int32_t next;            // of the same node
+  uint32_t index;          // in the pool
+  uint32_t first_src;      // in src_instances_
+  UOp gate{};              // null: always
   SmallVec<UOp, 2> own{};  // REDUCE, UNWINDOW: its ranges; PAD, GATHER, UNWINDOW: then the condition of the value
   UOp value{};
 };
@@ -73,11 +73,9 @@ class Rangeify {
 
   int32_t add_buffer(VirtualBuffer::Kind kind, int32_t i, int32_t previous, int64_t n_elems, uint16_t device) {
     const int32_t id = static_cast<int32_t>(out_.buffers.size());
-    const int32_t memory =
-        kind == VirtualBuffer::Kind::State ? out_.buffers[static_cast<size_t>(previous)].memory : id;
-    const DType dtype = kind == VirtualBuffer::Kind::State
-                            ? out_.buffers[static_cast<size_t>(previous)].dtype
-                            : node(i)->dtype;
+    const int32_t memory = kind == VirtualBuffer::Kind::State ? out_.buffers[static_cast<size_t>(previous)].memory : id;
+    const DType dtype =
+        kind == VirtualBuffer::Kind::State ? out_.buffers[static_cast<size_t>(previous)].dtype : node(i)->dtype;
     out_.buffers.push_back({kind, i, previous, memory, dtype, device, n_elems});
     return id;
   }
@@ -91,6 +89,8 @@ class Rangeify {
   }
 
   static bool is_view(const Node* n) { return is_movement(n->op) && n->op != Op::Stack; }
+
+  bool is_state(int32_t i) const { return node(i)->op == Op::Buffer || node(i)->op == Op::After; }
 
   // The node whose memory a chain of views shows.
   int32_t view_base(int32_t i) const {
@@ -120,14 +120,16 @@ class Rangeify {
           break;
         case Op::Scatter: {
           const int32_t base = add_buffer(VirtualBuffer::Kind::Temp, i, -1, n->shape.numel(), device_of(i));
-          out_.buffer_of[k] =
-              add_buffer(VirtualBuffer::Kind::State, i, base, n->shape.numel(), device_of(i));
+          out_.buffer_of[k] = add_buffer(VirtualBuffer::Kind::State, i, base, n->shape.numel(), device_of(i));
           in_memory_[k] = true;
           break;
         }
         case Op::After: {
           const int32_t base = view_base(src(i, 0));
-          int32_t previous = materialise(base);
+          // A computed value is stored into in a copy of its own: others may want it as it was.
+          int32_t previous = out_.buffer_of[static_cast<size_t>(base)];
+          if (!is_state(base))
+            previous = add_buffer(VirtualBuffer::Kind::Temp, base, -1, node(base)->shape.numel(), device_of(base));
           for (size_t d = 1; d < n->n_src; ++d) {
             WHIT_CHECK(n->src()[d]->op == Op::Store, "AFTER of {}", name(n->src()[d]->op));
             const VirtualBuffer& p = out_.buffers[static_cast<size_t>(previous)];
@@ -173,8 +175,9 @@ class Rangeify {
   };
   struct InstanceKeyHash {
     size_t operator()(const InstanceKey& k) const {
-      return hash_mix(hash_mix(static_cast<uint64_t>(static_cast<uint32_t>(k.node)) << 32 | static_cast<uint32_t>(k.nest), k.index),
-                      reinterpret_cast<uintptr_t>(k.gate));
+      return hash_mix(
+          hash_mix(static_cast<uint64_t>(static_cast<uint32_t>(k.node)) << 32 | static_cast<uint32_t>(k.nest), k.index),
+          reinterpret_cast<uintptr_t>(k.gate));
     }
   };
 
@@ -283,8 +286,8 @@ class Rangeify {
     const Scope& scope = scopes_[static_cast<size_t>(d.first->scope)];
     const double n_reduced = static_cast<double>(node(body)->shape.numel()) / n_elems;
     if (nest.n_instances > limits_.max_nodes) return true;
-    const double cost = n_reduced * (costs_[static_cast<size_t>(body)].ns + 0.1 +
-                                     0.15 * costs_[static_cast<size_t>(body)].n_loads);
+    const double cost =
+        n_reduced * (costs_[static_cast<size_t>(body)].ns + 0.1 + 0.15 * costs_[static_cast<size_t>(body)].n_loads);
     if (contraction) {
       if (d.n_instances > 1) return true;
       if (scope.unwindow && nest.n_contractions == 0) return d.evaluations > 2 * n_elems;
@@ -333,8 +336,15 @@ class Rangeify {
   // The instance in which a materialised node is computed. It is not found by want(): users load.
   int32_t push_own(int32_t i, int32_t nest, std::span<const UOp> index) {
     const int32_t k = static_cast<int32_t>(instances_.size());
-    instances_.push_back({i, nest, nests_[static_cast<size_t>(nest)].scope, first_instance_[static_cast<size_t>(i)],
-                          intern(index), 0, {}, {}, {}});
+    instances_.push_back({i,
+                          nest,
+                          nests_[static_cast<size_t>(nest)].scope,
+                          first_instance_[static_cast<size_t>(i)],
+                          intern(index),
+                          0,
+                          {},
+                          {},
+                          {}});
     first_instance_[static_cast<size_t>(i)] = k;
     return k;
   }
@@ -385,6 +395,13 @@ class Rangeify {
          b = out_.buffers[static_cast<size_t>(b)].previous)
       states.push_back(b);
     std::reverse(states.begin(), states.end());
+    if (const int32_t x = view_base(src(i, 0)); !is_state(x)) {
+      Index index;
+      const int32_t nest = open_nest(x, node(x)->shape, index);
+      nests_[static_cast<size_t>(nest)].instance = want(x, nest, nests_[static_cast<size_t>(nest)].scope, index, {});
+      state_stores_.push_back(
+          {nest, out_.buffers[static_cast<size_t>(states[0])].previous, -1, flatten(index, node(x)->shape), {}});
+    }
     for (size_t d = 1; d < n->n_src; ++d) {
       const int32_t store = src(i, d), view = src(store, 0), value = src(store, 1);
       Index index;
@@ -471,9 +488,9 @@ class Rangeify {
     const auto ask = [&](size_t s, int32_t scope, std::span<const UOp> index, const UOp& gate) {
       const int32_t j = src(in.node, s);
       // A constant has no instances.
-      wanted.push_back(node(j)->op == Op::Const ? -1 - j
-                                                : want(j, in.nest, scope,
-                                                       node(j)->shape.empty() ? std::span<const UOp>() : index, gate));
+      wanted.push_back(node(j)->op == Op::Const
+                           ? -1 - j
+                           : want(j, in.nest, scope, node(j)->shape.empty() ? std::span<const UOp>() : index, gate));
     };
     switch (n->op) {
       case Op::Reshape:
@@ -651,8 +668,8 @@ class Rangeify {
     const Node* n = node(in.node);
     const int32_t buffer = out_.buffer_of[static_cast<size_t>(in.node)];
     const int32_t own = own_nest_[static_cast<size_t>(in.node)];
-    const bool computed_here = own >= 0 && nests_[static_cast<size_t>(own)].instance ==
-                                               static_cast<int32_t>(&in - instances_.data());
+    const bool computed_here =
+        own >= 0 && nests_[static_cast<size_t>(own)].instance == static_cast<int32_t>(&in - instances_.data());
     if (buffer >= 0 && !computed_here) return loaded(in, buffer);
     const auto at = index_of(in);
     switch (n->op) {
@@ -723,9 +740,7 @@ class Rangeify {
   static DType uint_of(int n) {
     return n == 1 ? DType::UInt8 : n == 2 ? DType::UInt16 : n == 4 ? DType::UInt32 : DType::UInt64;
   }
-  static UOp bits_as(const UOp& x, DType dtype) {
-    return x.dtype() == dtype ? x : UOp::make(Op::Bitcast, dtype, {x});
-  }
+  static UOp bits_as(const UOp& x, DType dtype) { return x.dtype() == dtype ? x : UOp::make(Op::Bitcast, dtype, {x}); }
 
   UOp bitcast_value(const Node* n, const Instance& in) const {
     const int from = n_bytes(n->src()[0]->dtype), to = n_bytes(n->dtype);

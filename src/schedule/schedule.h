@@ -23,9 +23,9 @@ struct ScheduleBuffer {
   Kind kind;
   DType dtype;
   uint16_t device;
-  int32_t slot = -1;      ///< Input: which BUFFER; Output: which of the outputs
+  int32_t slot = -1;  ///< Input: which BUFFER; Output: which of the outputs
   int64_t n_elems = 0;
-  int64_t offset = -1;    ///< Temp; -1 when it has memory of its own (NO_MEMORY_PLANNER=1)
+  int64_t offset = -1;  ///< Temp; -1 when it has memory of its own (NO_MEMORY_PLANNER=1)
   bool is_written = false, is_read = false;
 };
 
@@ -42,13 +42,13 @@ struct Arena {
 
 struct ScheduleStats {
   int64_t n_kernels = 0, n_copies = 0;
-  int64_t n_tensor_nodes = 0;       ///< of the graph
-  int64_t n_kernel_nodes = 0;       ///< of all kernels together
-  int64_t temp_bytes = 0;           ///< of all temporaries, as if each had its own memory
-  int64_t arena_bytes = 0;          ///< after planning
-  int64_t live_bytes = 0;           ///< the largest sum of temporaries that are alive at once: no plan can be below
+  int64_t n_tensor_nodes = 0;  ///< of the graph
+  int64_t n_kernel_nodes = 0;  ///< of all kernels together
+  int64_t temp_bytes = 0;      ///< of all temporaries, as if each had its own memory
+  int64_t arena_bytes = 0;     ///< after planning
+  int64_t live_bytes = 0;      ///< the largest sum of temporaries that are alive at once: no plan can be below
   int64_t output_bytes = 0;
-  int64_t n_attempts = 1;           ///< times that fusion was decided
+  int64_t n_attempts = 1;  ///< times that fusion was decided
 };
 
 struct Schedule {
