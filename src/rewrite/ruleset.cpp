@@ -89,7 +89,8 @@ UOp build(const PatNode* a, const Match& m, DType expected) {
   for (unsigned s = 0; s < a->n_src; ++s)
     if (!src[s]) src[s] = build(sub[s], m, s < first ? DType::Bool : dtype);
   const std::span<const UOp> srcs(src, a->n_src);
-  if (op == Op::Cast) return cast(src[0], m.root->dtype);
+  if (op == Op::Cast && !a->has(PatNode::kFold)) return cast(src[0], m.root->dtype);
+  if (op == Op::Cast) return fold_op(op, m.root->dtype, srcs);
   if (a->has(PatNode::kFold)) {
     return fold_op(op, is_comparison(op) ? DType::Bool : dtype, srcs);
   }

@@ -27,14 +27,17 @@ constexpr Rule kIndexRules[] = {
     rule("trunc-mod-positive", trunc_mod(i, j), floor_mod(i, j),
          [](const Match& at) { return not_negative(at.raw(i)) && positive(at.raw(j)); }),
     rule_fn("sum", op({Op::Add, Op::Sub}, i, j).of(kIndex),
-            [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }),
-    rule_fn("negated", -i, [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }),
+            [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); })
+        .grows("a - b is a + b*-1: equal sums have one form"),
+    rule_fn("negated", -i, [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }).grows("as sum"),
     rule_fn("product", i* c0, [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }),
     rule_fn("div", floor_div(i, c0), [](const Match& at, RuleCtx&) { return linear_div(at[i], at[c0]); })
         .grows("a quotient is split off a sum, so that it can join others"),
-    rule_fn("mod", floor_mod(i, c0), [](const Match& at, RuleCtx&) { return linear_mod(at[i], at[c0]); }),
+    rule_fn("mod", floor_mod(i, c0), [](const Match& at, RuleCtx&) { return linear_mod(at[i], at[c0]); })
+        .grows("a negative divisor goes"),
     rule_fn("compare", op({Op::CmpLt, Op::CmpEq, Op::CmpNe}, i, j),
-            [](const Match& at, RuleCtx&) { return linear_compare(at.root->op, at[i], at[j]); }),
+            [](const Match& at, RuleCtx&) { return linear_compare(at.root->op, at[i], at[j]); })
+        .grows("no negative factors: equal conditions have one form"),
     rule_fn("max-min-apart", op({Op::Max, Op::Min}, i, j),
             [](const Match& at, RuleCtx&) -> UOp {
               Linear d = linear_of(at[i]);

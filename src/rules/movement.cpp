@@ -181,6 +181,4 @@ const RuleSet& rules::movement() {
   return set;
 }
 
-std::vector<const RuleSet*> rules::tables() { return {&algebra(), &index(), &gate(), &cast(), &movement()}; }
-
 }  // namespace whit

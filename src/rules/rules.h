@@ -16,9 +16,11 @@ const RuleSet& index();
 const RuleSet& gate();
 /// Chains of CAST and BITCAST.
 const RuleSet& cast();
+/// Loops of one step.
+const RuleSet& loops();
 /// Movement ops of tensors: chains merge, what moves nothing goes.
 const RuleSet& movement();
-/// All that is of use in a kernel graph: algebra, index, gate, cast, and loops of one step.
+/// All that is of use in a kernel graph: algebra, index, gate, cast and loops.
 const RuleSet& symbolic();
 
 /// Every table above, for tests and listings.

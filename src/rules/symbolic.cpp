@@ -26,10 +26,17 @@ constexpr Rule kLoops[] = {
 
 }  // namespace
 
-const RuleSet& rules::symbolic() {
-  static const RuleSet set = algebra() + index() + gate() + cast() + RuleSet("loops", kLoops);
+const RuleSet& rules::loops() {
+  static const RuleSet set("loops", kLoops);
   return set;
 }
+
+const RuleSet& rules::symbolic() {
+  static const RuleSet set = algebra() + index() + gate() + cast() + loops();
+  return set;
+}
+
+std::vector<const RuleSet*> rules::tables() { return {&algebra(), &index(), &gate(), &cast(), &loops(), &movement()}; }
 
 UOp simplify(const UOp& root) { return graph_rewrite(root, rules::symbolic(), {.name = "simplify"}); }
 
