@@ -30,7 +30,9 @@ constexpr Rule kIndexRules[] = {
             [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); })
         .grows("a - b is a + b*-1: equal sums have one form"),
     rule_fn("negated", -i, [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }).grows("as sum"),
-    rule_fn("product", i* c0, [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }),
+    rule_fn("product", op(Op::Mul, i, c0).of(kIndex),
+            [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); })
+        .grows("as sum"),
     rule_fn("div", floor_div(i, c0), [](const Match& at, RuleCtx&) { return linear_div(at[i], at[c0]); })
         .grows("a quotient is split off a sum, so that it can join others"),
     rule_fn("mod", floor_mod(i, c0), [](const Match& at, RuleCtx&) { return linear_mod(at[i], at[c0]); })

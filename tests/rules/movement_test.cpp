@@ -1,6 +1,8 @@
 // The movement table proves itself like the others, on tensors: random chains of movement ops over small tensors.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "ir/interpret.h"
 #include "ir/text.h"
 #include "rules/instance.h"
@@ -148,7 +150,8 @@ void expect_equal_tensors(const UOp& before, const UOp& after, const std::string
 }
 
 TEST(Rules, EveryMovementRuleProvesItself) {
-  Chains random(3);
+  const char* seed = getenv("WHIT_FUZZ_SEED");
+  Chains random(seed ? strtoull(seed, nullptr, 10) : 3);
   const RuleSet& table = rules::movement();
   for (const Rule* rule : table.rules()) {
     const std::string what = table.full_name(rule);
