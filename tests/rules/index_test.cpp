@@ -1,6 +1,8 @@
 // Index arithmetic: what rangeify makes from RESHAPE chains, windows and pads must become linear again.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "ir/build.h"
 #include "rules/rules.h"
 
@@ -136,6 +138,93 @@ TEST(Index, ConditionIsUsed) {
   const UOp k = loop(1, 3), s = r + k;
   EXPECT_EQ(show(given(floor_mod(s - 1, 28), ge(s, 1) & lt(s, 29))), "((r0+r1)+-1)");
   EXPECT_EQ(show(given(floor_div(s - 1, 28), simplify(ge(s, 1) & lt(s, 29)))), "0");
+}
+
+// The place of a flat index in a shape, and back.
+std::vector<UOp> unflatten(const UOp& flat, std::span<const int64_t> dims) {
+  std::vector<UOp> out(dims.size());
+  UOp left = flat;
+  for (size_t axis = dims.size(); axis-- > 0;) {
+    out[axis] = axis == 0 ? left : floor_mod(left, dims[axis]);
+    left = floor_div(left, dims[axis]);
+  }
+  return out;
+}
+UOp flatten(std::span<const UOp> at, std::span<const int64_t> dims) {
+  UOp flat = idx(0);
+  for (size_t axis = 0; axis < dims.size(); ++axis) flat = flat * dims[axis] + at[axis];
+  return flat;
+}
+Dims random_shape(std::mt19937& random, int64_t n_elems) {
+  Dims out;
+  while (n_elems > 1) {
+    SmallVec<int64_t, 32> divisors;
+    for (int64_t d = 2; d <= n_elems; ++d)
+      if (n_elems % d == 0) divisors.push_back(d);
+    out.push_back(divisors[random() % divisors.size()]);
+    n_elems /= out.back();
+  }
+  return out;
+}
+
+TEST(Index, AnyChainOfReshapesIsLinearAgain) {
+  std::mt19937 random(5);
+  const int64_t sizes[] = {24, 60, 96, 144, 360, 600, 784, 1152};
+  for (int t = 0; t < 2000; ++t) {
+    const int64_t n_elems = sizes[random() % 8];
+    const Dims dims = random_shape(random, n_elems);
+    std::vector<UOp> loops;
+    for (const int64_t d : dims) loops.push_back(loop(std::ssize(loops), d));
+    const UOp want = simplify(flatten(loops, dims));
+    UOp flat = want;
+    std::string chain = dims.size() ? Shape(dims).str() : "";
+    for (int64_t steps = 1 + random() % 3; steps > 0; --steps) {
+      const Dims through = random_shape(random, n_elems);
+      chain += " " + Shape(through).str();
+      // Each index is simplified alone, as it is when other movement ops stand between.
+      auto at = unflatten(flat, through);
+      for (UOp& a : at) a = simplify(a);
+      flat = simplify(flatten(at, through));
+    }
+    ASSERT_EQ(show(flat), show(want)) << chain;
+  }
+}
+
+TEST(Index, Im2col) {
+  // A 5x5 window over 28x28 in NCHW, columns (c, ky, kx) flattened and rows (b, y, x) flattened, then read.
+  const UOp row = loop(0, 8 * 24 * 24), column = loop(1, 3 * 25);
+  const UOp c = floor_div(column, 25), ky = floor_mod(floor_div(column, 5), 5), kx = floor_mod(column, 5);
+  const UOp b = floor_div(row, 576), y = floor_mod(floor_div(row, 24), 24), xx = floor_mod(row, 24);
+  // With the loops split the way a kernel splits them, nothing is left to divide.
+  const UOp rb = loop(2, 8), ry = loop(3, 24), rx = loop(4, 24), rc = loop(5, 3), rky = loop(6, 5), rkx = loop(7, 5);
+  const UOp address = ((b * 3 + c) * 28 + y + ky) * 28 + xx + kx;
+  const UOp split =
+      substitute(address, {{row.node(), (rb * 24 + ry) * 24 + rx}, {column.node(), (rc * 5 + rky) * 5 + rkx}});
+  EXPECT_SIMPLE(split, "((((((r2*2352)+(r3*28))+r4)+(r5*784))+(r6*28))+r7)");
+  // As one loop each: at most a quotient and a remainder an axis.
+  const UOp simple = simplify(address);
+  int64_t n_divisions = 0;
+  for (const Node* a : toposort(simple)) n_divisions += a->op == Op::FloorDiv || a->op == Op::FloorMod;
+  EXPECT_LE(n_divisions, 8) << show(simple);
+}
+
+TEST(Loops, OfOneStepGo) {
+  const UOp one = loop(0, 1), two = loop(1, 2), value = param(0, DType::Float32, {});
+  EXPECT_EQ(simplify(reduce(value, "add", std::vector{one})), value);
+  EXPECT_EQ(simplify(reduce(value, "add", std::vector{one, two})), reduce(value, "add", std::vector{two}));
+  const int64_t dims[] = {2};
+  const UOp at = store(index(param(1, DType::Float32, dims), two + one), value);
+  EXPECT_EQ(simplify(end(at, std::vector{one, two})),
+            end(store(index(param(1, DType::Float32, dims), two), value), std::vector{two}));
+}
+
+TEST(Index, WindowsWithSplitLoops) {
+  const UOp o = loop(0, 12), kk = loop(1, 2), outer = loop(2, 3), inner = loop(3, 4);
+  EXPECT_SIMPLE(floor_div(o * 2 + kk, 2), "r0");
+  const UOp split = outer * 4 + inner;
+  EXPECT_SIMPLE(floor_div(split * 2 + kk, 2), "((r2*4)+r3)");
+  EXPECT_SIMPLE(floor_mod(split * 2 + kk, 8), "(r1+(r3*2))");
+  EXPECT_SIMPLE(floor_div(split * 2 + kk, 8), "r2");
 }
 
 }  // namespace
