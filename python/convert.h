@@ -1,0 +1,64 @@
+// What the bindings share: conversions between Python's values and the C++ API's.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/error.h"
+#include "whit/tensor.h"
+
+namespace nb = nanobind;
+
+namespace whit::python {
+
+/// The singleton object of a dtype.
+nb::handle dtype_object(DType dt);
+/// A DType object or a name. errors: Type
+DType to_dtype(nb::handle h);
+inline std::optional<DType> to_optional_dtype(nb::handle h) {
+  return h.is_none() ? std::nullopt : std::optional(to_dtype(h));
+}
+/// None or a device name, canonical.
+std::optional<std::string> to_device(nb::handle h);
+
+/// An int or a list of ints, also numbers of NumPy; `what` names the argument in the error.
+IntList to_ints(nb::handle h, const char* what);
+/// `f(1, 2)` or `f((1, 2))`; None entries become `none_value`.
+IntList to_ints_args(nb::args args, const char* what, int64_t none_value = -1);
+Axes to_axes(nb::handle h);
+nb::tuple to_tuple(const Shape& shape);
+
+/// A Tensor, or a bool, int or float as a constant. errors: Type, names the operation and the Python type
+Tensor to_tensor(nb::handle h, const char* op);
+/// Anything Tensor(...) accepts.
+Tensor make_tensor(nb::handle data, nb::handle device, nb::handle dtype);
+std::vector<Tensor> to_tensors(nb::handle list, const char* op);
+nb::object tensors_to_tuple(const std::vector<Tensor>& ts);
+Index to_index(nb::handle h, const Tensor& self);
+std::vector<Index> to_indices(nb::handle h, const Tensor& self);
+
+/// Python objects of the elements: nested lists of bools, ints, floats.
+nb::object to_list(const Tensor& t);
+nb::object to_numpy(const Tensor& t);
+nb::object to_item(const Tensor& t);
+
+/// Calls that may take long give the interpreter to other threads.
+template <class F>
+auto unlocked(F&& f) {
+  nb::gil_scoped_release release;
+  return f();
+}
+
+void bind_dtype(nb::module_& m);
+void bind_tensor(nb::module_& m, nb::class_<Tensor>& t);
+void bind_tensor_ops(nb::class_<Tensor>& t);
+void bind_tensor_nn(nb::class_<Tensor>& t);
+void bind_runtime(nb::module_& m);
+void bind_io(nb::module_& m);
+void bind_graph(nb::module_& m);
+nb::object error_class(ErrorKind kind);
+
+}  // namespace whit::python

@@ -1,0 +1,104 @@
+// The extension module whit._whit: thin bindings of the C++ API. Names and defaults that Python users see are set here.
+#include "base/flags.h"
+#include "convert.h"
+
+namespace whit::python {
+namespace {
+
+struct ErrorClasses {
+  nb::object internal, device, compile, jit;
+};
+ErrorClasses* classes() {
+  static ErrorClasses* c = new ErrorClasses;
+  return c;
+}
+
+PyObject* python_class(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::Value: return PyExc_ValueError;
+    case ErrorKind::Index: return PyExc_IndexError;
+    case ErrorKind::Type: return PyExc_TypeError;
+    case ErrorKind::Key: return PyExc_KeyError;
+    case ErrorKind::Attribute: return PyExc_AttributeError;
+    case ErrorKind::Runtime: return PyExc_RuntimeError;
+    case ErrorKind::Assertion: return PyExc_AssertionError;
+    case ErrorKind::Overflow: return PyExc_OverflowError;
+    case ErrorKind::ZeroDivision: return PyExc_ZeroDivisionError;
+    case ErrorKind::NotImplemented: return PyExc_NotImplementedError;
+    case ErrorKind::Memory: return PyExc_MemoryError;
+    case ErrorKind::Io: return PyExc_OSError;
+    case ErrorKind::Device: return classes()->device.ptr();
+    case ErrorKind::Compile: return classes()->compile.ptr();
+    case ErrorKind::Jit: return classes()->jit.ptr();
+    case ErrorKind::Internal: return classes()->internal.ptr();
+  }
+  return PyExc_RuntimeError;
+}
+
+nb::object flag_object(const FlagValue& v) {
+  if (const auto* i = std::get_if<int64_t>(&v)) return nb::int_(*i);
+  return nb::str(std::get<std::string>(v).c_str());
+}
+
+FlagValue to_flag(nb::handle h) {
+  if (nb::isinstance<nb::bool_>(h)) return int64_t{nb::cast<bool>(h)};
+  if (nb::isinstance<nb::int_>(h)) return nb::cast<int64_t>(h);
+  return std::string(nb::str(h).c_str());
+}
+
+nb::object make_class(nb::module_& m, const char* name, PyObject* base) {
+  nb::object c = nb::steal(PyErr_NewException((std::string("whit.") + name).c_str(), base, nullptr));
+  m.attr(name) = c;
+  return c;
+}
+
+}  // namespace
+
+nb::object error_class(ErrorKind kind) { return nb::borrow(python_class(kind)); }
+
+}  // namespace whit::python
+
+NB_MODULE(_whit, m) {
+  using namespace whit;
+  using namespace whit::python;
+  m.doc() = "The C++ half of whit.";
+  m.attr("__version__") = "0.1.0";
+  nb::set_leak_warnings(false);  // tensors held by module globals outlive the module; that is not a leak
+
+  classes()->internal = make_class(m, "InternalError", PyExc_RuntimeError);
+  classes()->device = make_class(m, "DeviceError", PyExc_RuntimeError);
+  classes()->compile = make_class(m, "CompileError", PyExc_RuntimeError);
+  classes()->jit = make_class(m, "JitError", PyExc_RuntimeError);
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const Error& e) {
+      PyErr_SetString(python_class(e.kind()), e.what());
+    }
+  });
+
+  m.def("has_flag", [](std::string_view name) {
+    for (const FlagInfo& f : flag_infos())
+      if (name == f.name) return true;
+    return false;
+  });
+  m.def("flag_names", [] {
+    nb::list names;
+    for (const FlagInfo& f : flag_infos()) names.append(f.name);
+    return names;
+  });
+  m.def("flag", [](std::string_view name) { return flag_object(flag_value(name)); });
+  m.def("set_flag", [](std::string_view name, nb::handle v) { set_flag(name, to_flag(v)); });
+  check_flags();
+
+  bind_dtype(m);
+  nb::class_<Tensor> tensor(m, "Tensor", nb::is_weak_referenceable(), nb::dynamic_attr(),
+                            "A lazy, differentiable, n-dimensional array. Building runs nothing; realize, numpy, "
+                            "tolist, item and printing run it.");
+  bind_tensor(m, tensor);
+  bind_tensor_ops(tensor);
+  bind_tensor_nn(tensor);
+  bind_runtime(m);
+  bind_io(m);
+  bind_graph(m);
+}

@@ -1,0 +1,12 @@
+"""whit: a deep-learning framework and compiler. `Tensor` is lazy; `realize`, `numpy`, `item` run it."""
+from whit import _whit as _whit
+from whit.helpers import Context, GlobalCounters, fetch, getenv  # noqa: F401
+from whit.dtype import dtypes  # noqa: F401
+from whit.device import Device  # noqa: F401
+from whit.tensor import Tensor  # noqa: F401
+from whit.engine.jit import TinyJit  # noqa: F401
+from whit.function import function  # noqa: F401
+from whit.uop.ops import UOp, Variable  # noqa: F401
+
+__version__ = _whit.__version__
+__all__ = ["Tensor", "TinyJit", "function", "Variable", "UOp", "dtypes", "GlobalCounters", "fetch", "Context", "getenv", "Device"]

@@ -1,0 +1,59 @@
+"""Devices by name. `python -m whit.device` probes each and says what works and why not."""
+from __future__ import annotations
+
+from whit import _whit
+from whit.helpers import DEV  # noqa: F401
+
+CompileError = _whit.CompileError
+
+
+class Compiled:
+  """An opened device."""
+
+  def __init__(self, device: str): self.device = device
+  def synchronize(self):
+    """Returns when all earlier work of the device is done."""
+    _whit.synchronize(self.device)
+  @property
+  def arch(self) -> str: return _whit.device_arch(self.device)
+  def __repr__(self): return f"<Device {self.device}>"
+
+
+class _Devices:
+  def __init__(self): self._opened: dict[str, Compiled] = {}
+
+  @property
+  def DEFAULT(self) -> str: return _whit.default_device()
+
+  @property
+  def default(self) -> Compiled: return self[self.DEFAULT]
+
+  @property
+  def _opened_devices(self) -> set[str]: return set(_whit.opened_devices())
+
+  def canonicalize(self, device: str | None) -> str:
+    """The device's full name: upper-case family, `:0` dropped; the default for None."""
+    return _whit.canonicalize_device(device) if device is not None else self.DEFAULT
+
+  def __getitem__(self, device: str) -> Compiled:
+    name = self.canonicalize(device)
+    if name not in self._opened:
+      _whit.open_device(name)
+      self._opened[name] = Compiled(name)
+    return self._opened[name]
+
+  def get_available_devices(self):
+    """The names of the devices that open."""
+    return iter(_whit.available_devices())
+
+
+Device = _Devices()
+
+
+def enumerate_devices_str():
+  """The lines of the device table."""
+  return iter(_whit.device_table().splitlines())
+
+
+if __name__ == "__main__":
+  print(_whit.device_table(), end="")

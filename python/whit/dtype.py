@@ -1,0 +1,124 @@
+"""Element types. `dtypes.float32` and so on are singletons: compare them with `is` or `==`."""
+from __future__ import annotations
+
+from typing import Union
+
+from whit import _whit
+
+DType = _whit.DType
+DTypeLike = Union[str, DType]
+
+
+class _DTypesMeta(type):
+  @property
+  def default_float(cls) -> DType: return _whit.default_float()
+
+  @property
+  def default_int(cls) -> DType: return _whit.default_int()
+
+
+class dtypes(metaclass=_DTypesMeta):
+  """The namespace of element types, their groups and predicates.
+
+  >>> dtypes.float32
+  dtypes.float
+  """
+  void = _whit.dtype("void")
+  bool = _whit.dtype("bool")
+  weakint = _whit.dtype("weakint")
+  int8 = char = _whit.dtype("int8")
+  uint8 = uchar = _whit.dtype("uint8")
+  int16 = short = _whit.dtype("int16")
+  uint16 = ushort = _whit.dtype("uint16")
+  int32 = int = _whit.dtype("int32")
+  uint32 = uint = _whit.dtype("uint32")
+  int64 = long = _whit.dtype("int64")
+  uint64 = ulong = _whit.dtype("uint64")
+  weakfloat = _whit.dtype("weakfloat")
+  fp8e4m3 = _whit.dtype("fp8e4m3")
+  fp8e4m3fnuz = _whit.dtype("fp8e4m3fnuz")
+  fp8e5m2 = _whit.dtype("fp8e5m2")
+  fp8e5m2fnuz = _whit.dtype("fp8e5m2fnuz")
+  float16 = half = _whit.dtype("float16")
+  bfloat16 = _whit.dtype("bfloat16")
+  float32 = float = _whit.dtype("float32")
+  float64 = double = _whit.dtype("float64")
+
+  fp8_ocp = (fp8e4m3, fp8e5m2)
+  fp8_fnuz = (fp8e4m3fnuz, fp8e5m2fnuz)
+  fp8s = fp8_ocp + fp8_fnuz
+  floats = fp8s + (float16, bfloat16, float32, float64)
+  int8s = (int8, uint8)
+  int16s = (int16, uint16)
+  int32s = (int32, uint32)
+  int64s = (int64, uint64)
+  uints = (uint8, uint16, uint32, uint64)
+  sints = (int8, int16, int32, int64)
+  ints = uints + sints
+  weaks = (weakint, weakfloat)
+  all = floats + ints + (bool,)
+
+  @staticmethod
+  def is_float(x: DType): return _whit.is_float(x)
+  @staticmethod
+  def is_int(x: DType): return _whit.is_int(x)
+  @staticmethod
+  def is_unsigned(x: DType): return _whit.is_unsigned(x)
+  @staticmethod
+  def is_bool(x: DType): return x is dtypes.bool
+
+  @staticmethod
+  def from_py(x) -> DType:
+    """The dtype of a Python number or (nested) list: numbers are weak, lists strong."""
+    if x is True or x is False: return dtypes.bool
+    if x.__class__.__name__ == "int": return dtypes.weakint
+    if x.__class__.__name__ == "float": return dtypes.weakfloat
+    if isinstance(x, (list, tuple)):
+      kinds = [dtypes.from_py(y) for y in x]
+      return max((strong_dtype(k) for k in kinds), key=lambda d: d.priority) if kinds else dtypes.default_float
+    raise RuntimeError(f"Could not infer dtype of {x} with type {type(x)}")
+
+  @staticmethod
+  def finfo(dt: DType) -> tuple:
+    """(exponent bits, mantissa bits) of a float dtype."""
+    if not dtypes.is_float(dt): raise ValueError(f"{dt} is not a floating point type")
+    return _whit.finfo(dt)
+
+  @staticmethod
+  def as_const(val, dt: DType): return dt.const(val)
+
+
+DTYPES_DICT = {k: v for k, v in dtypes.__dict__.items() if isinstance(v, DType) and k != "void" and not _whit.is_weak(v)}
+INVERSE_DTYPES_DICT = {v.name: k for k, v in dtypes.__dict__.items() if isinstance(v, DType)}
+
+
+def to_dtype(dtype: DTypeLike) -> DType:
+  """A dtype by name, or itself."""
+  return dtype if isinstance(dtype, DType) else _whit.dtype(dtype)
+
+
+least_upper_dtype = _whit.least_upper_dtype
+least_upper_float = _whit.least_upper_float
+strong_dtype = _whit.strong_dtype
+weak_dtype = _whit.weak_dtype
+can_lossless_cast = _whit.can_lossless_cast
+sum_acc_dtype = _whit.sum_acc_dtype
+
+
+def _to_np_dtype(dtype: DType):
+  """The NumPy type, or None where NumPy has none."""
+  import numpy as np
+  return np.dtype(dtype.fmt).type if dtype.fmt is not None else None
+
+
+def _from_np_dtype(npdtype) -> DType:
+  import numpy as np
+  return to_dtype(np.dtype(npdtype).name)
+
+
+def _to_torch_dtype(dtype: DType):
+  import torch
+  return getattr(torch, dtype.name, None)
+
+
+def _from_torch_dtype(torchdtype) -> DType: return to_dtype(str(torchdtype).split(".")[1])

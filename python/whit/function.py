@@ -1,0 +1,49 @@
+"""`@function`: a callable as one parameterised, differentiable graph node."""
+from __future__ import annotations
+
+import functools
+from typing import Callable
+
+from whit import _whit
+from whit.tensor import Tensor
+
+
+def _collect(x, out: list):
+  # Depth first, in a fixed order: positional, then keywords by name; objects by their attributes.
+  if isinstance(x, Tensor): out.append(x)
+  elif isinstance(x, (list, tuple)):
+    for y in x: _collect(y, out)
+  elif isinstance(x, dict):
+    for y in x.values(): _collect(y, out)
+  elif hasattr(x, "__dict__") and not isinstance(x, type) and not callable(getattr(x, "__code__", None)):
+    for y in x.__dict__.values(): _collect(y, out)
+
+
+class _Function:
+  def __init__(self, fxn: Callable, precompile=False, precompile_backward=False, allow_implicit=False, grad_fxn=None):
+    self.fxn, self.precompile, self.precompile_backward = fxn, precompile, precompile_backward
+    self.allow_implicit, self.grad_fxn = allow_implicit, grad_fxn
+    functools.update_wrapper(self, fxn)
+
+  def __get__(self, obj, objtype=None): return functools.partial(self.__call__, obj) if obj is not None else self
+
+  def __call__(self, *args, **kwargs):
+    tensors: list[Tensor] = []
+    _collect((args, dict(sorted(kwargs.items()))), tensors)
+    tensors = list({id(t): t for t in tensors}.values())
+    if self.grad_fxn is not None: raise NotImplementedError("[function] grad_fxn is not there yet")
+    ret = _whit.call_function(tensors, lambda: self.fxn(*args, **kwargs), self.allow_implicit)
+    return ret
+
+
+def function(fxn: Callable | None = None, *, precompile=False, precompile_backward=False, allow_implicit=False, grad_fxn=None):
+  """Traces a pure function of tensors (also a method) into one node of the graph: equal calls have equal graphs, and it is differentiable.
+
+  >>> from whit import Tensor
+  >>> @function
+  ... def f(a, b): return a * b + 1
+  >>> f(Tensor([2.0]), Tensor([3.0])).tolist()
+  [7.0]
+  """
+  def wrap(f): return _Function(f, precompile, precompile_backward, allow_implicit, grad_fxn)
+  return wrap(fxn) if fxn is not None else wrap

@@ -1,0 +1,153 @@
+"""Optimisers. A step assigns parameters and state; `schedule_step` gives the tensors to realise together with the loss."""
+from __future__ import annotations
+
+import itertools
+
+from whit.dtype import dtypes, least_upper_dtype, to_dtype
+from whit.helpers import FUSE_OPTIM, OPTIM_DTYPE, TRAINING, dedup, flatten, getenv
+from whit.tensor import Tensor
+
+
+class Optimizer:
+  """Base of all optimisers: holds the parameters, the learning rate (a tensor of shape (1,)) and gradients' bookkeeping."""
+
+  def __init__(self, params: list[Tensor], lr: float, device=None, fused=None):
+    if lr < 0: raise ValueError(f"[optim] invalid learning rate {lr}; expected at least 0")
+    self.params: list[Tensor] = dedup([x for x in params if x.is_param])
+    if not self.params: raise AssertionError("[optim] there are no parameters to optimise")
+    self.buffers: list[Tensor] = dedup([x for x in params if not x.is_param])
+    self.device = device or self.params[0].device
+    self.param_dtype = to_dtype(str(OPTIM_DTYPE))
+    self.fused = bool(FUSE_OPTIM) if fused is None else fused
+    lr_dtype = least_upper_dtype(dtypes.default_float, dtypes.float32)
+    self.lr = Tensor(lr, dtype=lr_dtype) if getenv("CONST_LR") else Tensor([lr], device=self.device, dtype=lr_dtype)
+    if self.fused: self.pos_params = list(itertools.accumulate([p.numel() for p in self.params], initial=0))
+
+  def _new_optim_param(self) -> list[Tensor]:
+    if self.fused: return [Tensor.zeros(self.pos_params[-1], dtype=self.param_dtype, device=self.device).is_param_(False)]
+    return [Tensor.zeros(*t.shape, dtype=self.param_dtype, device=t.device).is_param_(False) for t in self.params]
+
+  def zero_grad(self):
+    """Forgets the gradients of all parameters."""
+    for p in self.params: p.grad = None
+
+  def step(self):
+    """Does a step now."""
+    Tensor.realize(*self.schedule_step())
+
+  def schedule_step(self) -> list[Tensor]:
+    """Assigns new parameters and state; the result is to be realised."""
+    if not TRAINING: raise RuntimeError(f"[optim] TRAINING is {TRAINING}; use Context(TRAINING=1) around a step")
+    missing = [i for i, p in enumerate(self.params) if p.grad is None]
+    if missing: raise RuntimeError(f"[optim] parameter {missing[0]} of shape {self.params[missing[0]].shape} has no gradient; call backward first")
+    if self.fused:
+      flat = Tensor.cat(*[p.detach().flatten().cast(self.param_dtype) for p in self.params])
+      grad = Tensor.cat(*[p.grad.flatten().cast(self.param_dtype) for p in self.params])  # type: ignore
+      (updated,), extra = self._step([flat], [grad])
+      for i, p in enumerate(self.params):
+        p.assign((p.detach() - updated[self.pos_params[i]:self.pos_params[i + 1]].reshape(p.shape).cast(p.dtype)).cast(p.dtype))
+    else:
+      updates, extra = self._step(self.params, [p.grad for p in self.params])  # type: ignore
+      for p, u in zip(self.params, updates): p.assign((p.detach() - u.cast(p.dtype)).cast(p.dtype))
+    return extra + self.params + self.buffers
+
+  def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    raise NotImplementedError("an optimiser defines _step")
+
+
+class OptimizerGroup(Optimizer):
+  """Several optimisers stepped as one."""
+
+  def __init__(self, *optimizers: Optimizer):  # pylint: disable=super-init-not-called
+    self.optimizers = optimizers
+    self.params, self.buffers = flatten([o.params for o in self.optimizers]), flatten([o.buffers for o in self.optimizers])
+
+  def __getitem__(self, i): return self.optimizers[i]
+  def zero_grad(self):
+    for o in self.optimizers: o.zero_grad()
+  def schedule_step(self) -> list[Tensor]: return [x for o in self.optimizers for x in o.schedule_step()]
+
+
+def SGD(params: list[Tensor], lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, device=None, fused=None):
+  """Stochastic gradient descent with optional momentum and weight decay."""
+  return LARS(params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0, device=device, fused=fused)
+
+
+def Muon(params: list[Tensor], lr=0.001, momentum=0.95, weight_decay=0.1, ns_steps=5, ns_coefficients=(3.4445, -4.775, 2.0315), nesterov=True,
+         device=None, fused=False):
+  """SGD with momentum whose update is orthogonalised by Newton-Schulz (https://kellerjordan.github.io/posts/muon/)."""
+  if fused: raise ValueError("[Muon] fused is not possible: each parameter is orthogonalised on its own")
+  return LARS(params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False, pre_wd=False, tcoef=0.0, device=device, fused=fused)
+
+
+class LARS(Optimizer):
+  """Layer-wise adaptive rate scaling (https://arxiv.org/abs/1708.03888)."""
+
+  def __init__(self, params: list[Tensor], lr=0.001, momentum=0.9, weight_decay=1e-4, ns_steps=0, ns_coefficients=None, nesterov=False, classic=True,
+               pre_wd=True, tcoef=0.001, device=None, fused=None):
+    super().__init__(params, lr, device, fused)
+    if momentum < 0: raise ValueError(f"[LARS] invalid momentum {momentum}; expected at least 0")
+    self.momentum, self.wd, self.ns_steps, self.ns_coefficients = momentum, weight_decay, ns_steps, ns_coefficients
+    self.nesterov, self.classic, self.pre_wd, self.tcoef = nesterov, classic, pre_wd, tcoef
+    self.b = self._new_optim_param() if self.momentum else []
+
+  def _step(self, params, grads):
+    ret = []
+    for i, (t, g) in enumerate(zip(params, grads)):
+      g = g.cast(self.param_dtype)
+      t = t.detach()
+      if self.tcoef != 0:
+        r1, r2 = t.square().sum().sqrt(), g.square().sum().sqrt()
+        r = (r1 > 0).where((r2 > 0).where(self.tcoef * r1 / (r2 + self.wd * r1), 1.0), 1.0)
+      else: r = 1.0
+      if self.pre_wd and self.wd > 0: g = g + self.wd * t
+      # Classic momentum scales by the learning rate before the momentum, the other kind after it.
+      if self.classic: g = g * r * self.lr
+      if self.momentum:
+        self.b[i].assign(self.momentum * self.b[i] + g)
+        g = (g + self.momentum * self.b[i]) if self.nesterov else self.b[i]
+      if self.ns_coefficients: g = g.reshape(g.shape[0], -1).newton_schulz(self.ns_steps, self.ns_coefficients).reshape(g.shape)
+      if not self.pre_wd and self.wd > 0: t = t.detach() * (1.0 - self.wd * self.lr)
+      if not self.classic: g = g * r * self.lr
+      ret.append(g.cast(t.dtype) if self.pre_wd or self.wd <= 0 else (params[i].detach() - t + g).cast(t.dtype))
+    return ret, self.b
+
+
+def AdamW(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, weight_decay=0.01, device=None, fused=None):
+  """Adam with decoupled weight decay (https://arxiv.org/abs/1711.05101)."""
+  return LAMB(params, lr, b1, b2, eps, weight_decay, adam=True, device=device, fused=fused)
+
+
+def Adam(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, device=None, fused=None):
+  """Adam (https://arxiv.org/abs/1412.6980)."""
+  return LAMB(params, lr, b1, b2, eps, 0.0, adam=True, device=device, fused=fused)
+
+
+class LAMB(Optimizer):
+  """Layer-wise adaptive moments (https://arxiv.org/abs/1904.00962); `adam=True` leaves the trust ratio out."""
+
+  def __init__(self, params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, adam=False, device=None, fused=None):
+    super().__init__(params, lr, device, fused)
+    if weight_decay < 0: raise ValueError(f"[LAMB] invalid weight decay {weight_decay}; expected at least 0")
+    self.b1, self.b2, self.eps, self.wd, self.adam = b1, b2, eps, weight_decay, adam
+    self.b1_t, self.b2_t = (Tensor.ones(1, dtype=dtypes.float32, device=self.device).is_param_(False) for _ in (b1, b2))
+    self.m = self._new_optim_param()
+    self.v = self._new_optim_param()
+
+  def _step(self, params, grads):
+    ret = []
+    self.b1_t *= self.b1
+    self.b2_t *= self.b2
+    for i, (t, g) in enumerate(zip(params, grads)):
+      g = g.cast(self.param_dtype)
+      self.m[i].assign((self.b1 * self.m[i] + (1.0 - self.b1) * g).cast(self.m[i].dtype))
+      self.v[i].assign((self.b2 * self.v[i] + (1.0 - self.b2) * (g * g)).cast(self.v[i].dtype))
+      m_hat = self.m[i] / (1.0 - self.b1_t)
+      v_hat = self.v[i] / (1.0 - self.b2_t)
+      up = (m_hat / (v_hat.sqrt() + self.eps)) + self.wd * t.detach()
+      if not self.adam:
+        r1, r2 = t.detach().square().sum().sqrt(), up.square().sum().sqrt()
+        r = (r1 > 0).where((r2 > 0).where(r1 / r2, 1.0), 1.0)
+      else: r = 1.0
+      ret.append((self.lr * r * up).cast(t.dtype))
+    return ret, [self.b1_t, self.b2_t] + self.m + self.v
