@@ -1,0 +1,144 @@
+"""The Python surface: what a user types, from construction to training."""
+import pathlib
+import pickle
+
+import numpy as np
+import pytest
+
+import whit
+from whit import Context, Device, GlobalCounters, Tensor, TinyJit, dtypes, function, nn
+
+
+def test_exports():
+  assert set(whit.__all__) <= set(dir(whit))
+
+
+def test_construction_and_reading():
+  assert Tensor([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
+  assert Tensor([1]).dtype is dtypes.int32 and Tensor([1.0]).dtype is dtypes.float32 and Tensor([]).shape == (0,)
+  assert Tensor(3).dtype is dtypes.weakint and Tensor(2.5).dtype is dtypes.weakfloat and Tensor(True).dtype is dtypes.bool
+  assert Tensor(b"abc").tolist() == [97, 98, 99]
+  a = np.arange(6, dtype=np.float32).reshape(2, 3)
+  t = Tensor(a)
+  a[0, 0] = 100  # the tensor is a snapshot
+  np.testing.assert_array_equal(t.numpy(), np.arange(6, dtype=np.float32).reshape(2, 3))
+  with pytest.raises(ValueError): Tensor([[1], [1, 2]])
+  with pytest.raises(RuntimeError): Tensor(object())
+
+
+def test_broadcast_and_promotion():
+  x = Tensor([1, 2, 3]) + Tensor([[1.0], [2.0]])
+  assert x.shape == (2, 3) and x.dtype is dtypes.float32
+  assert (Tensor([1, 2]) * 2).dtype is dtypes.int32
+  assert (2 - Tensor([1.0])).tolist() == [1.0]
+
+
+def test_matmul_matches_numpy():
+  rng = np.random.default_rng(0)
+  a, b = rng.standard_normal((33, 17), dtype=np.float32), rng.standard_normal((17, 65), dtype=np.float32)
+  np.testing.assert_allclose((Tensor(a) @ Tensor(b)).numpy(), a @ b, rtol=1e-4, atol=1e-5)
+
+
+def test_gradient():
+  x = Tensor([1.0, 2.0, 3.0])
+  (x * x).sum().backward()
+  assert x.grad.tolist() == [2.0, 4.0, 6.0]
+  y = Tensor([2.0])
+  (g,) = (y ** 3).sum().gradient(y)
+  (h,) = g.sum().gradient(y)
+  assert g.tolist() == [12.0] and h.tolist() == [12.0]
+
+
+def test_program_order():
+  x = Tensor([1.0, 2.0]).realize()
+  y = x * 10
+  x.assign(Tensor([5.0, 6.0]))
+  assert y.tolist() == [10.0, 20.0] and x.tolist() == [5.0, 6.0]
+  x[0] = 9
+  assert x.tolist() == [9.0, 6.0] and y.tolist() == [10.0, 20.0]
+
+
+def test_function_is_differentiable():
+  class Model:
+    def __init__(self): self.w = Tensor([3.0])
+    @function
+    def __call__(self, x): return (x * self.w).sum()
+  m, x = Model(), Tensor([2.0])
+  m(x).backward()
+  assert m.w.grad.tolist() == [2.0]
+
+
+def test_context():
+  from whit.helpers import TRAINING
+  assert not TRAINING
+  with Context(TRAINING=1): assert TRAINING
+  assert not TRAINING
+  with pytest.raises(KeyError):
+    with Context(NO_SUCH_FLAG=1): pass
+
+  @Context(TRAINING=1)
+  def f(): return bool(TRAINING)
+  assert f() and not TRAINING
+
+
+def test_jit_replays_and_refuses():
+  calls = []
+
+  @TinyJit
+  def f(x, y):
+    calls.append(1)
+    return (x * y + 1).realize()
+  for i in range(5):
+    a, b = Tensor([float(i), 2.0]).realize(), Tensor([3.0, float(i)]).realize()
+    assert f(a, b).tolist() == [3.0 * i + 1, 2.0 * i + 1]
+  assert len(calls) == 2
+  from whit.engine.jit import JitError
+  with pytest.raises(JitError): f(Tensor([1.0, 2.0, 3.0]).realize(), Tensor([1.0, 2.0, 3.0]).realize())
+
+
+def test_training_lowers_the_loss():
+  Tensor.manual_seed(1)
+  l1, l2 = nn.Linear(8, 16), nn.Linear(16, 1)
+  opt = nn.optim.Adam(nn.state.get_parameters([l1, l2]), lr=0.01)
+  x = Tensor.rand(64, 8).realize()
+  y = x.sum(1, keepdim=True).realize()
+
+  @TinyJit
+  @Context(TRAINING=1)
+  def step():
+    opt.zero_grad()
+    loss = ((l2(l1(x).relu()) - y) ** 2).mean().backward()
+    return loss.realize(*opt.schedule_step())
+  losses = [step().item() for _ in range(40)]
+  assert losses[-1] < losses[0] * 0.2
+
+
+def test_safetensors_round_trip(tmp_path):
+  fn = str(tmp_path / "x.safetensors")
+  d = {"a": Tensor([[1.0, 2.0]]), "b": Tensor([1, 2, 3])}
+  nn.state.safe_save(d, fn, {"k": "v"})
+  back = nn.state.safe_load(fn)
+  assert back["a"].tolist() == [[1.0, 2.0]] and back["b"].tolist() == [1, 2, 3] and back["b"].dtype is dtypes.int32
+  assert nn.state.safe_load_metadata(fn)[1]["__metadata__"] == {"k": "v"}
+  data = pathlib.Path(fn).read_bytes()
+  pathlib.Path(fn).write_bytes(data[:-1])
+  with pytest.raises((OSError, ValueError), match="x.safetensors"): nn.state.safe_load(fn)
+
+
+def test_errors_name_the_operation():
+  with pytest.raises(IndexError, match=r"axis 3"): Tensor([[1.0]]).sum(3)
+  with pytest.raises(ValueError): Tensor([1, 2, 3]).reshape(2, 2)
+
+
+def test_dtypes():
+  assert repr(dtypes.float32) == "dtypes.float" and pickle.loads(pickle.dumps(dtypes.int8)) is dtypes.int8
+  assert dtypes.default_float is dtypes.float32 and dtypes.finfo(dtypes.float16) == (5, 10)
+  assert dtypes.int8.min == -128 and dtypes.uint64.max == 2**64 - 1
+
+
+def test_counters_and_devices():
+  GlobalCounters.reset()
+  (Tensor([1.0, 2.0]) + 1).realize()
+  assert GlobalCounters.kernel_count >= 1
+  assert Device.DEFAULT in ("CPU", "REF", "NULL")
+  Device[Device.DEFAULT].synchronize()
