@@ -28,9 +28,8 @@ float op_cost(const Node* n) {
     case Op::FloorMod:
       return 1.0F;
     case Op::Bitcast:
-      return 0.0F;
     case Op::Cast:
-      return 0.02F;
+      return 0.0F;
     case Op::Pad:
     case Op::Gather:
       return 0.2F;

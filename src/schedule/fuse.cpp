@@ -5,7 +5,7 @@
 //   1. a nest joins the one that reads its result at its own index; the load becomes the value, and when nobody else
 //      reads the buffer its store goes too;
 //   2. elementwise nests over equal loops that read the same buffer at the same index join, so that it is read once;
-//   3. small elementwise nests that depend on each other in no way share a launch (updates of parameters).
+//   3. small nests that depend on each other in no way share a launch (updates of parameters).
 //
 // Requirements: (1) no cycle: pass 1 and 2 search for a path through a third kernel, within a budget, and give up beyond
 // it; pass 3 joins only kernels of one level (longest distance from the end), between which there is no path;
@@ -21,7 +21,7 @@ namespace whit::sched {
 namespace {
 
 constexpr int kPathBudget = 512;
-constexpr int64_t kSmallNest = 1 << 18;  // elements
+constexpr int64_t kSmallNest = 1 << 18, kSmallReduce = 1 << 15;  // iterations
 constexpr size_t kMaxNests = 16;
 
 class Fuser {
@@ -281,9 +281,7 @@ class Fuser {
     for (size_t i = kernels_.size(); i-- > 0;) {
       const int32_t k = static_cast<int32_t>(i);
       if (into_[i] != k || kernel(k).is_copy || level[i] < 0) continue;
-      int64_t n_elems = 1;
-      for (const UOp& r : nest(k).ranges) n_elems *= range_size(r.node());
-      if (!elementwise(nest(k)) || n_elems > kSmallNest) continue;
+      if (nest(k).has_loop || nest(k).n_iterations > (nest(k).has_reduce ? kSmallReduce : kSmallNest)) continue;
       const int64_t key = static_cast<int64_t>(level[i]) << 16 | kernel(k).device;
       const auto [it, fresh] = open.try_emplace(key, k);
       if (fresh) continue;

@@ -29,13 +29,25 @@ std::vector<UOp> roots_of(const Nest& nest) {
 void describe_nest(Nest& nest) {
   nest.reads.clear();
   nest.has_reduce = nest.has_loop = false;
+  nest.n_iterations = 1;
+  const auto iterations = [&](std::span<const Node* const> ranges) {
+    __int128 t = 1;
+    for (const Node* r : ranges) t = std::min<__int128>(t * range_size(r), INT64_MAX);
+    nest.n_iterations = std::max(nest.n_iterations, static_cast<int64_t>(t));
+  };
   NodeIndex index;
   const NodeList nodes = collect(roots_of(nest), index);
   nest.n_nodes = static_cast<int32_t>(nodes.size());
   for (const Node* n : nodes) {
     if (n->op == Op::Param) nest.reads.push_back(static_cast<int32_t>(n->arg.int_at(0)));
-    if (n->op == Op::Reduce) nest.has_reduce = true;
+    if (n->op == Op::Reduce) {
+      nest.has_reduce = true;
+      iterations(UOp(n->src()[0]).ranges());
+    }
   }
+  std::vector<const Node*> own;
+  for (const UOp& r : nest.ranges) own.push_back(r.node());
+  iterations(own);
   for (const UOp& r : nest.ranges) nest.has_loop |= axis_type(r.node()) == AxisType::Loop;
   sort_unique(nest.reads);
 }

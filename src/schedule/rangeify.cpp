@@ -14,8 +14,8 @@ namespace {
 
 // The loops that are open where a value is wanted: those of the nest, then of reduces from outside in.
 struct Scope {
-  int32_t parent;  // -1: the nest itself
-  int64_t n_iterations;
+  int32_t parent;     // -1: the nest itself
+  int64_t innermost;  // the reduce runs once for each value of the parent's ranges up to this id
   bool contraction, unwindow;
   SmallVec<UOp, 4> ranges{};
 };
@@ -194,8 +194,8 @@ class Rangeify {
   }
   std::span<const UOp> index_of(const Instance& in) const { return index_pool_[in.index]; }
 
-  int32_t add_scope(int32_t parent, int64_t n_iterations, bool contraction, bool unwindow) {
-    scopes_.push_back({parent, n_iterations, contraction, unwindow, {}});
+  int32_t add_scope(int32_t parent, int64_t innermost, bool contraction, bool unwindow) {
+    scopes_.push_back({parent, innermost, contraction, unwindow, {}});
     return static_cast<int32_t>(scopes_.size()) - 1;
   }
 
@@ -213,20 +213,30 @@ class Rangeify {
       nest.ranges.push_back(index.back());
       nest.n_iterations *= size;
     }
-    nest.scope = add_scope(-1, nest.n_iterations, false, false);
+    nest.scope = add_scope(-1, -1, false, false);
     scopes_.back().ranges.append(nest.ranges.begin(), nest.ranges.end());
     return id;
   }
 
-  // How often a value at this index is computed.
-  int64_t evaluations(const Instance& in) const {
+  // Id of the innermost range that an instance's index depends on, -1 for none.
+  int64_t innermost_of(const Instance& in) const {
     int64_t innermost = -1;
     for (const UOp& u : index_of(in))
       if (const auto r = u.ranges(); !r.empty()) innermost = std::max(innermost, range_id(r.back()));
+    return innermost;
+  }
+
+  // How often a value at this index is computed.
+  int64_t evaluations(const Instance& in) const {
+    int64_t innermost = innermost_of(in);
     __int128 n = 1;
-    for (int32_t s = in.scope; s >= 0; s = scopes_[static_cast<size_t>(s)].parent)
-      for (const UOp& r : scopes_[static_cast<size_t>(s)].ranges)
+    for (int32_t k = in.scope; k >= 0;) {
+      const Scope& s = scopes_[static_cast<size_t>(k)];
+      for (const UOp& r : s.ranges)
         if (range_id(r.node()) <= innermost) n = std::min<__int128>(n * range_size(r.node()), INT64_MAX);
+      innermost = std::min(innermost, s.innermost);
+      k = s.parent;
+    }
     return static_cast<int64_t>(n);
   }
 
@@ -517,7 +527,7 @@ class Rangeify {
       case Op::Reduce: {
         Index index = at;
         const bool contraction = is_contraction(g_, in.node);
-        const int32_t scope = add_scope(in.scope, 1, contraction, false);
+        const int32_t scope = add_scope(in.scope, innermost_of(in), contraction, false);
         const auto arg = n->arg.as_list();
         SmallVec<bool, 8> reduced(at.size(), false);
         for (size_t a = 1; a < arg.size(); ++a) reduced[static_cast<size_t>(arg[a].as_int())] = true;
@@ -527,7 +537,6 @@ class Rangeify {
           index[a] = fresh_range(in.nest, size);
           own.push_back(index[a]);
           scopes_[static_cast<size_t>(scope)].ranges.push_back(index[a]);
-          scopes_[static_cast<size_t>(scope)].n_iterations *= size;
         }
         OpenNest& nest = nests_[static_cast<size_t>(in.nest)];
         contraction ? ++nest.n_contractions : ++nest.n_reduces;
@@ -551,7 +560,7 @@ class Rangeify {
         } else {
           const UOp j = size == 1 ? idx(0) : fresh_range(in.nest, size);
           if (size > 1) {
-            scope = add_scope(in.scope, size, false, true);
+            scope = add_scope(in.scope, innermost_of(in), false, true);
             scopes_.back().ranges.push_back(j);
             own.push_back(j);
             ++nests_[static_cast<size_t>(in.nest)].n_reduces;

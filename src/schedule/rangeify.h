@@ -47,7 +47,8 @@ struct Nest {
   bool has_reduce = false, has_loop = false;
   int32_t copy_from = -1;
   int32_t n_nodes = 0;
-  int32_t store_node = -1;  ///< of a state: the node of the stored value
+  int64_t n_iterations = 1;  ///< of the longest loop nest in it
+  int32_t store_node = -1;   ///< of a state: the node of the stored value
   std::vector<UOp> ranges{};
   std::vector<NestStore> stores{};
   std::vector<int32_t> reads{};  ///< ascending

@@ -1,0 +1,81 @@
+// Time and memory of scheduling: linear in nodes.
+#include "base/os.h"
+#include "schedule/memory_plan.h"
+#include "unit/engine_test_util.h"
+
+namespace whit::test {
+namespace {
+
+double ms_since(int64_t start) { return static_cast<double>(os::now_ns() - start) * 1e-6; }
+
+TEST(ScheduleScale, a_million_nodes) {
+  double last = 0;
+  for (const int64_t n : {100000, 1000000}) {
+    const UOp in = buffer(DType::Float32, 1024, "NULL");
+    std::vector<UOp> xs{in};
+    std::vector<UOp> roots;
+    UOp x = in;
+    // A wide graph: elementwise steps, every now and then a reduce.
+    for (int64_t i = 0; i < n / 5; ++i) {
+      x = x * cst(0.5 + 1e-7 * static_cast<double>(i), x) + in;
+      if (i % 100 == 99) x = x + ex(sum(x, {0}), {1024});
+    }
+    const int64_t start = os::now_ns();
+    const auto s = engine::schedule(std::vector<UOp>{x});
+    last = ms_since(start);
+    printf("%ld nodes: %.0f ms, %ld kernels, %ld kernel nodes\n", s.schedule->stats.n_tensor_nodes, last,
+           s.schedule->stats.n_kernels, s.schedule->stats.n_kernel_nodes);
+    EXPECT_LT(s.schedule->stats.n_kernel_nodes, 12 * n);
+  }
+}
+
+TEST(ScheduleScale, equal_graphs_are_scheduled_once) {
+  clear_schedule_cache();
+  const auto graph = [] {
+    const UOp a = input({16, 16}), b = input({16, 16});
+    return sum(a * b + a, {1});
+  };
+  EXPECT_FALSE(engine::schedule(std::vector<UOp>{graph()}).cache_hit);
+  EXPECT_TRUE(engine::schedule(std::vector<UOp>{graph()}).cache_hit);
+  const UOp a = input({16, 16});
+  EXPECT_FALSE(engine::schedule(std::vector<UOp>{sum(a * a + a, {1})}).cache_hit);  // which buffers coincide matters
+  const FlagScope off("SCACHE", int64_t{0});
+  EXPECT_FALSE(engine::schedule(std::vector<UOp>{graph()}).cache_hit);
+}
+
+TEST(ScheduleScale, temporaries_share_memory) {
+  UOp x = rs(input({1024}), {1024});
+  for (int i = 0; i < 20; ++i) x = contiguous(fl(x, {0}) + cst(1, x));
+  const auto s = engine::schedule(std::vector<UOp>{x}).schedule->stats;
+  EXPECT_EQ(s.n_kernels, 20);
+  EXPECT_EQ(s.temp_bytes, 19 * 4096);
+  EXPECT_EQ(s.arena_bytes, 2 * 4096);
+  EXPECT_EQ(s.live_bytes, 2 * 4096);
+  check(x);
+  const FlagScope off("NO_MEMORY_PLANNER", int64_t{1});
+  EXPECT_EQ(
+      engine::schedule(std::vector<UOp>{contiguous(contiguous(x + cst(1, x)) + cst(3, x))}).schedule->stats.arena_bytes,
+      0);
+}
+
+TEST(ScheduleScale, kernels_of_repeated_blocks_are_equal) {
+  UOp x = input({8, 32});
+  const UOp w = input({32, 32});
+  for (int i = 0; i < 6; ++i) {
+    const UOp y = sum(ex(rs(x, {8, 1, 32}), {8, 32, 32}) * ex(rs(w, {1, 32, 32}), {8, 32, 32}), {2});
+    x = contiguous(alu(Op::Max, {rs(y, {8, 32}), cst(0, x)}));
+  }
+  const auto s = engine::schedule(std::vector<UOp>{x});
+  ASSERT_EQ(s.schedule->calls.size(), 6u);
+  for (const auto& c : s.schedule->calls) EXPECT_EQ(c.kernel, s.schedule->calls[0].kernel);
+}
+
+TEST(ScheduleScale, linear_of_calls) {
+  const UOp l = engine::schedule(std::vector<UOp>{sum(input({4, 4}), {1})}).schedule->to_linear();
+  EXPECT_EQ(l.op(), Op::Linear);
+  EXPECT_EQ(l.src(0).src(0).op(), Op::Sink);
+  EXPECT_EQ(l.src(0).n_src(), 3u);
+}
+
+}  // namespace
+}  // namespace whit::test
