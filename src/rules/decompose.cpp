@@ -1,0 +1,109 @@
+// Runs the tables over a graph, or over a LINEAR, whose order has to be kept.
+#include "rules/decompose.h"
+
+#include <unordered_set>
+
+#include "ir/build.h"
+#include "rules/decompose_tables.h"
+
+namespace whit {
+namespace {
+
+const RuleSet& all_tables() {
+  static const RuleSet all = rules::decompose_narrow() + rules::decompose_int() + rules::decompose_math();
+  return all;
+}
+
+DType strong(DType dt) { return dt == DType::WeakInt ? DType::Int64 : dt == DType::WeakFloat ? DType::Float32 : dt; }
+
+// Weak dtypes become strong: the index type is an int64.
+UOp strengthen(const UOp& root) {
+  std::unordered_map<const Node*, UOp> made;
+  std::vector<UOp> src;
+  bool any = false;
+  for (const Node* n : toposort(root)) {
+    src.clear();
+    bool changed = is_weak(n->dtype);
+    for (const Node* s : n->src()) {
+      src.push_back(made.at(s));
+      changed |= src.back().node() != s;
+    }
+    any |= changed;
+    if (!changed)
+      made[n] = UOp(n);
+    else if (n->op == Op::Const && !n->arg.is_invalid() && n->dtype == DType::WeakFloat)
+      made[n] = constant(DType::Float32, n->arg.to_double());
+    else if (n->op == Op::Cast && src[0].dtype() == strong(n->dtype))
+      made[n] = src[0];
+    else
+      made[n] = UOp::make(n->op, strong(n->dtype), src, n->arg);
+  }
+  return any ? made.at(root.node()) : root;
+}
+
+// Each item of a list is rewritten, and what is new in it is listed right before it. Requirements:
+//  1. An item that stands twice (a register that is read again) is listed twice, with all that is new below it.
+//  2. What was listed inside a loop or IF does not count after its end.
+class ListRewriter {
+ public:
+  explicit ListRewriter(Rewriter& rewrite) : rewrite_(rewrite) {}
+
+  UOp run(const UOp& linear) {
+    scopes_.emplace_back();
+    for (const UOp& item : linear.srcs()) {
+      const UOp made = rewrite_(item);
+      if (item.op() == Op::EndRange || item.op() == Op::EndIf) close_scope();
+      list_below(made);
+      out_.push_back(made);
+      if (item.op() == Op::Range || item.op() == Op::If) scopes_.emplace_back();
+      if (listed_.insert(made.node()).second) scopes_.back().push_back(made.node());
+    }
+    return UOp::make(Op::Linear, DType::Void, out_, linear.arg());
+  }
+
+ private:
+  void close_scope() {
+    WHIT_CHECK(scopes_.size() > 1, "a LINEAR closes more blocks than it opens");
+    for (const Node* n : scopes_.back()) listed_.erase(n);
+    scopes_.pop_back();
+  }
+  // INDEX stands where it is used; everything else that is computed needs a place.
+  static bool needs_place(const Node* n) {
+    return is_elementwise(n->op) || n->op == Op::Vec || n->op == Op::Lane || n->op == Op::Fold;
+  }
+  void list_below(const UOp& made) {
+    std::unordered_set<const Node*> seen{made.node()};
+    std::vector<std::pair<const Node*, uint32_t>> stack{{made.node(), 0}};
+    while (!stack.empty()) {
+      auto& [n, next] = stack.back();
+      if (next < n->n_src) {
+        const Node* s = n->src_begin()[next++];
+        if (!listed_.contains(s) && seen.insert(s).second) stack.emplace_back(s, 0);
+        continue;
+      }
+      if (n != made.node() && needs_place(n)) out_.emplace_back(n);
+      stack.pop_back();
+    }
+  }
+
+  Rewriter& rewrite_;
+  std::vector<UOp> out_;
+  std::unordered_set<const Node*> listed_;
+  std::vector<std::vector<const Node*>> scopes_;
+};
+
+}  // namespace
+
+UOp decompose(const UOp& root, const Caps& caps) {
+  RewriteOptions options;
+  options.name = "decompose";
+  options.ctx = const_cast<Caps*>(&caps);
+  options.bottom_up = true;  // a rule about several ops sees them before they are taken apart
+  options.vectors = true;
+  Rewriter rewrite(all_tables(), options);
+  const UOp typed = strengthen(root);
+  if (typed.op() == Op::Linear) return ListRewriter(rewrite).run(typed);
+  return rewrite(typed);
+}
+
+}  // namespace whit

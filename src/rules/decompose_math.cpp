@@ -1,0 +1,263 @@
+// Transcendental functions of float32 and float64 as polynomials: no tables, no branches, no calls. Accuracy:
+// docs/accuracy.md.
+//
+// How it works. Each function reduces its argument to a small interval, evaluates a minimax polynomial by Horner with
+// fused multiply-adds, and puts the exponent or sign back by integer operations. The reduced argument is exact, or its
+// error is carried along, so what is lost is the last rounding and a fraction. Requirements:
+//  1. Every result follows IEEE 754 for NaN, infinities, zeros and subnormal numbers, without a branch.
+//  2. What the front end writes for e^x and cos x is recognised here, because the rounding of its inner product would
+//     cost up to 45 units in the last place of e^x: EXP2(x * log2(e)) is e^x, 1 - 2 sin(x/2)^2 is cos(x).
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "ir/build.h"
+#include "rules/decompose_tables.h"
+
+namespace whit {
+namespace {
+
+using namespace whit::pat;
+
+// A binary float format and the ints of its width.
+struct Format {
+  DType dtype, ints;
+  int n_mantissa, bias;
+  double round_magic;  // x + magic - magic rounds x to an integer, which the low bits of x + magic hold
+  int64_t round_bits;
+};
+constexpr Format kF32{DType::Float32, DType::Int32, 23, 127, 0x1.8p23, 0x4B400000};
+constexpr Format kF64{DType::Float64, DType::Int64, 52, 1023, 0x1.8p52, 0x4338000000000000};
+
+UOp fma(const UOp& a, const UOp& b, const UOp& c) { return alu(Op::MulAcc, {a, b, c}); }
+UOp to_bits(const UOp& a, DType dtype) { return UOp::make(Op::Bitcast, dtype, {a}); }
+UOp shl(const UOp& a, int64_t by) { return alu(Op::Shl, {a, constant(a.dtype(), by)}); }
+UOp shr(const UOp& a, int64_t by) { return alu(Op::Shr, {a, constant(a.dtype(), by)}); }
+UOp equal(const UOp& a, const UOp& b) { return alu(Op::CmpEq, {a, b}); }
+UOp unequal(const UOp& a, const UOp& b) { return alu(Op::CmpNe, {a, b}); }
+UOp mask(const UOp& a, int64_t bits) { return alu(Op::And, {a, constant(a.dtype(), bits)}); }
+
+// c[0] + x (c[1] + x (...))
+UOp horner(const UOp& a, std::span<const double> c) {
+  UOp sum = const_like(a, c.back());
+  for (size_t i = c.size() - 1; i-- > 0;) sum = fma(sum, a, const_like(a, c[i]));
+  return sum;
+}
+UOp clamp(const UOp& a, double lo, double hi) {  // NaN stays
+  const UOp least = const_like(a, lo), most = const_like(a, hi);
+  const UOp raised = where(lt(a, least), least, a);
+  return where(lt(most, raised), most, raised);
+}
+// a * 2^n for an `a` near 1. In two steps, because 2^n alone may be out of range; only the second one rounds.
+UOp scale(const Format& fmt, const UOp& a, const UOp& n_int) {
+  const UOp half = shr(n_int, 1), bias = constant(fmt.ints, fmt.bias);
+  const UOp first = to_bits(shl(half + bias, fmt.n_mantissa), fmt.dtype);
+  const UOp second = to_bits(shl(n_int - half + bias, fmt.n_mantissa), fmt.dtype);
+  return a * first * second;
+}
+
+// 2^x = 2^n (1 + t q(t)), |t| <= 1/2. Errors of 1 + t q(t): 2^-27.9, 2^-55.6.
+constexpr double kExp2F32[] = {0x1.62e43p-1,  0x1.ebfbdcp-3,  0x1.c6af88p-5,
+                               0x1.3b2e0cp-7, 0x1.5f03dap-10, 0x1.414ed4p-13};
+constexpr double kExp2F64[] = {0x1.62e42fefa39efp-1,  0x1.ebfbdff82c5a1p-3,  0x1.c6b08d704a046p-5,
+                               0x1.3b2ab6fba0791p-7,  0x1.5d87fe78c374cp-10, 0x1.4309130dc56eep-13,
+                               0x1.ffcbfbc7c47d1p-17, 0x1.62bfc9f589641p-20, 0x1.b52652e678ef6p-24,
+                               0x1.e617b47640327p-28, 0x1.e7c6c3e757fedp-32};
+// e^t = 1 + t + t^2 q(t), |t| <= ln(2)/2. Errors: 2^-28, 2^-56.4.
+constexpr double kExpF32[] = {0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558f2p-5, 0x1.1239e2p-7, 0x1.6a2434p-10};
+constexpr double kExpF64[] = {
+    0x1.000000000000ap-1,  0x1.55555555554fap-3,  0x1.555555555087dp-5,  0x1.1111111127befp-7,  0x1.6c16c18429e42p-10,
+    0x1.a01a012a533edp-13, 0x1.a0199a0cdab44p-16, 0x1.71df255ea59bdp-19, 0x1.28ad7268ca8b5p-22, 0x1.ad7f57fb72f8ap-26};
+
+UOp exp2_of(const Format& fmt, const UOp& arg) {
+  const bool is_f32 = fmt.dtype == DType::Float32;
+  const UOp a = is_f32 ? clamp(arg, -151, 129) : clamp(arg, -1076, 1025);
+  const UOp magic = const_like(a, fmt.round_magic);
+  const UOp shifted = a + magic;
+  const UOp t = a - (shifted - magic);
+  const UOp n_int = to_bits(shifted, fmt.ints) - constant(fmt.ints, fmt.round_bits);
+  const UOp q_of_t = horner(t, is_f32 ? std::span<const double>(kExp2F32) : std::span<const double>(kExp2F64));
+  return scale(fmt, fma(q_of_t, t, const_like(a, 1.0)), n_int);
+}
+
+// n ln(2) is subtracted in two parts; the first difference is exact.
+UOp exp_of(const Format& fmt, const UOp& arg) {
+  const bool is_f32 = fmt.dtype == DType::Float32;
+  const UOp a = is_f32 ? clamp(arg, -105, 90) : clamp(arg, -746, 711);
+  const UOp magic = const_like(a, fmt.round_magic);
+  const UOp shifted = fma(a, const_like(a, std::numbers::log2e), magic);
+  const UOp n_float = shifted - magic;
+  const UOp n_int = to_bits(shifted, fmt.ints) - constant(fmt.ints, fmt.round_bits);
+  const double high = is_f32 ? 0x1.62e43p-1 : 0x1.62e42fefa39efp-1;
+  const double low = is_f32 ? -0x1.05c610p-29 : 0x1.abc9e3b39803fp-56;
+  const UOp t = fma(n_float, const_like(a, -low), fma(n_float, const_like(a, -high), a));
+  const UOp q_of_t = horner(t, is_f32 ? std::span<const double>(kExpF32) : std::span<const double>(kExpF64));
+  return scale(fmt, fma(t * t, q_of_t, t) + const_like(a, 1.0), n_int);
+}
+
+// log2(1 + t) = t log2(e) + t^2 q(t), sqrt(1/2) <= 1 + t < sqrt(2). Error: 2^-26.5.
+constexpr double kLog2F32[] = {-0x1.715470p-1, 0x1.ec7096p-2,  -0x1.715a72p-2, 0x1.277e3cp-2, -0x1.eabd10p-3,
+                               0x1.a305a6p-3,  -0x1.87485ep-3, 0x1.7d472cp-3,  -0x1.c26350p-4};
+// log(1 + t) = 2 s + s^3 r(s^2) with s = t / (2 + t). Error: 2^-58.
+constexpr double kLogF64[] = {0x1.5555555555592p-1, 0x1.999999997fdb9p-2, 0x1.24924941f111dp-2, 0x1.c71c520971f57p-3,
+                              0x1.74663ee2ff93fp-3, 0x1.39a1bb5ebc957p-3, 0x1.2f055bffbebfdp-3};
+
+UOp log2_of(const Format& fmt, const UOp& arg) {
+  const bool is_f32 = fmt.dtype == DType::Float32;
+  const UOp zero = const_like(arg, 0.0), one = const_like(arg, 1.0), inf = const_like(arg, HUGE_VAL);
+  // Subnormal numbers are made normal.
+  const UOp tiny = lt(arg, const_like(arg, is_f32 ? 0x1p-126 : 0x1p-1022));
+  const UOp a = where(tiny, arg * const_like(arg, std::ldexp(1.0, fmt.n_mantissa)), arg);
+  // a = 2^n (1 + t), by the distance of a's bits to those of sqrt(1/2).
+  const UOp bits = to_bits(a, fmt.ints);
+  const UOp n_int =
+      shr(bits - constant(fmt.ints, is_f32 ? int64_t{0x3F3504F3} : int64_t{0x3FE6A09E667F3BCD}), fmt.n_mantissa);
+  const UOp t = to_bits(bits - shl(n_int, fmt.n_mantissa), fmt.dtype) - one;
+  const UOp n_float = cast(n_int, fmt.dtype) - where(tiny, const_like(arg, fmt.n_mantissa), zero);
+  // high + low = log2(1 + t), |high| <= 1/2
+  UOp high, low;
+  if (is_f32) {
+    const UOp log2e = const_like(t, 0x1.715476p+0), log2e_low = const_like(t, 0x1.4ae0c0p-26);
+    high = t * log2e;
+    low = fma(t * t, horner(t, kLog2F32), fma(t, log2e_low, fma(t, log2e, -high)));
+  } else {
+    // log(1 + t) = t - t^2/2 + s (t^2/2 + s^2 r(s^2)); t - t^2/2 is kept as a sum of two.
+    const UOp log2e = const_like(t, 0x1.71547652b82fep+0), log2e_low = const_like(t, 0x1.777d0ffda0d24p-56);
+    const UOp s = alu(Op::Fdiv, {t, t + const_like(t, 2.0)}), z = s * s;
+    const UOp half_t = t * const_like(t, 0.5), square = half_t * t;
+    const UOp square_low = fma(half_t, t, -square);
+    const UOp head = t - square;
+    const UOp tail = (t - head) - square - square_low + s * fma(z, horner(z, kLogF64), square);
+    high = head * log2e;
+    low = fma(tail, log2e, fma(head, log2e_low, fma(head, log2e, -high)));
+  }
+  const UOp sum = n_float + high;
+  const UOp value = sum + ((high - (sum - n_float)) + low);
+  // Zero, negative numbers, infinity and NaN.
+  const UOp nan = const_like(arg, std::numeric_limits<double>::quiet_NaN());
+  const UOp special = where(equal(arg, zero), const_like(arg, -HUGE_VAL), where(lt(arg, zero), nan, arg));
+  return where(alu(Op::And, {lt(zero, arg), lt(arg, inf)}), value, special);
+}
+
+// sin t = t + t^3 s(t^2), cos t = 1 + t^2 c(t^2), |t| <= pi/4. Errors: 2^-37, 2^-43.
+constexpr double kSin[] = {-0x1.5555554cb91fap-3, 0x1.11110895b5601p-7, -0x1.a00f9d2b4eb67p-13, 0x1.6cd83a797019cp-19};
+constexpr double kCos[] = {-0x1.ffffffffebf97p-2, 0x1.55555546f2c20p-5, -0x1.6c16b3ff46beep-10, 0x1.a00f10f77ad5cp-16,
+                           -0x1.23d7e76f58425p-22};
+
+// Payne and Hanek's reduction, for all magnitudes alike: |x| = m 2^e with a 24-bit m, so x 2/pi modulo 4 needs only
+// the 96 bits of 2/pi that begin at the bit of weight 2^(1-e). The quarter turns and 62 bits of the rest fit in a
+// uint64; the rest and the polynomials are float64, so the result is rounded once, in effect.
+UOp sin_f32(const UOp& arg, bool is_cos) {
+  constexpr DType kWide = DType::UInt64;
+  const auto wide = [](uint64_t v) { return constant(kWide, static_cast<int64_t>(v)); };
+  const UOp bits = to_bits(arg, DType::UInt32);
+  const UOp exponent = mask(shr(bits, 23), 255);
+  const UOp mantissa = cast(alu(Op::Or, {mask(bits, 0x7FFFFF), constant(DType::UInt32, 0x800000)}), kWide);
+  // 32 zero bits, then 2/pi.
+  constexpr uint64_t kTwoOverPi[] = {0,          0xA2F9836E, 0x4E441529, 0xFC2757D1,
+                                     0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB};
+  const UOp least = constant(DType::UInt32, 126);  // below 1/2 nothing is reduced
+  const UOp start = where(lt(exponent, least), least, exponent) - constant(DType::UInt32, 120);
+  const UOp word = shr(start, 5), shift = cast(mask(start, 31), kWide);
+  UOp window[3];
+  for (size_t j = 0; j < 3; ++j) {
+    const auto pair = [&](size_t i) { return wide(kTwoOverPi[i + j] << 32 | kTwoOverPi[i + j + 1]); };
+    UOp at_word = pair(4);
+    for (size_t i = 4; i-- > 0;)
+      at_word = where(equal(word, constant(DType::UInt32, static_cast<int64_t>(i))), pair(i), at_word);
+    window[j] = shr(alu(Op::Shl, {at_word, shift}), 32);
+  }
+  const UOp turns = shl(mantissa * window[0], 32) + mantissa * window[1] + shr(mantissa * window[2], 32);
+  const UOp quarter = shr(turns + wide(uint64_t{1} << 61), 62);
+  const UOp rest = cast(to_bits(turns - shl(quarter, 62), DType::Int64), DType::Float64);
+  const UOp magnitude = cast(to_bits(mask(bits, 0x7FFFFFFF), DType::Float32), DType::Float64);
+  const UOp is_small = lt(exponent, least);
+  const UOp t = where(is_small, magnitude, rest * const_like(magnitude, 0x1.921fb54442d18p-62));
+  UOp quadrant = where(is_small, wide(0), quarter);
+  if (is_cos) quadrant = quadrant + wide(1);
+
+  const UOp z = t * t;
+  const UOp sine = fma(t * z, horner(z, kSin), t), cosine = fma(z, horner(z, kCos), const_like(z, 1.0));
+  const UOp value = cast(where(unequal(mask(quadrant, 1), wide(0)), cosine, sine), DType::Float32);
+  UOp sign = shl(cast(mask(quadrant, 2), DType::UInt32), 30);
+  if (!is_cos) sign = sign ^ mask(bits, int64_t{0x80000000});
+  const UOp finite = to_bits(to_bits(value, DType::UInt32) ^ sign, DType::Float32);
+  return where(lt(exponent, constant(DType::UInt32, 255)), finite, arg - arg);
+}
+
+// x^y as 2^(y log2 |x|) in float64, whose 29 extra bits cover what the product magnifies.
+UOp pow_f32(const UOp& base, const UOp& power) {
+  constexpr DType kWide = DType::Float64;
+  const UOp a = cast(base, kWide), b = cast(power, kWide);
+  const UOp zero = const_like(a, 0.0), one = const_like(a, 1.0);
+  const UOp size = cast(to_bits(mask(to_bits(base, DType::UInt32), 0x7FFFFFFF), DType::Float32), kWide);
+  const UOp finite_power = equal(b - b, zero);
+  const UOp is_int = alu(Op::Or, {equal(alu(Op::Trunc, {b}), b), logical_not(finite_power)});
+  const UOp half = b * const_like(b, 0.5);
+  const UOp is_odd = alu(Op::And, {alu(Op::And, {is_int, finite_power}), unequal(alu(Op::Trunc, {half}), half)});
+  UOp value = alu(Op::Exp2, {alu(Op::Log2, {size}) * b});
+  // 1 to the power of an infinity.
+  value = where(alu(Op::And, {equal(size, one), equal(b, b)}), one, value);
+  const UOp negative = lt(to_bits(base, DType::Int32), constant(DType::Int32, 0));
+  value = where(alu(Op::And, {negative, is_odd}), -value, value);
+  const UOp below = alu(Op::And, {lt(a, zero), lt(const_like(a, -HUGE_VAL), a)});
+  value =
+      where(alu(Op::And, {below, logical_not(is_int)}), const_like(a, std::numeric_limits<double>::quiet_NaN()), value);
+  value = where(alu(Op::Or, {equal(b, zero), equal(a, one)}), one, value);
+  return cast(value, DType::Float32);
+}
+
+const Format* format_of(DType dtype) {
+  return dtype == DType::Float32 ? &kF32 : dtype == DType::Float64 ? &kF64 : nullptr;
+}
+bool has_op(const Match& at, RuleCtx& cx) {
+  const Caps& caps = cx.as<const Caps>();
+  return caps.has(at.root->op) || (at.root->dtype == DType::Float64 && caps.has_f64(at.root->op));
+}
+
+UOp lower_exp(const Match& at, RuleCtx& cx) {
+  const Format* const fmt = format_of(at.root->dtype);
+  if (!fmt || has_op(at, cx)) return {};
+  const UOp log2e = constant(fmt->dtype, std::numbers::log2e), minus_log2e = constant(fmt->dtype, -std::numbers::log2e);
+  if (at[d0] == log2e) return exp_of(*fmt, at[f]);
+  return at[d0] == minus_log2e ? exp_of(*fmt, -at[f]) : UOp();
+}
+UOp lower_exp2(const Match& at, RuleCtx& cx) {
+  const Format* const fmt = format_of(at.root->dtype);
+  return !fmt || has_op(at, cx) ? UOp() : exp2_of(*fmt, at[f]);
+}
+UOp lower_log2(const Match& at, RuleCtx& cx) {
+  const Format* const fmt = format_of(at.root->dtype);
+  return !fmt || has_op(at, cx) ? UOp() : log2_of(*fmt, at[f]);
+}
+UOp lower_cos(const Match& at, RuleCtx& cx) {
+  return at.root->dtype != DType::Float32 || cx.as<const Caps>().has(Op::Sin) ? UOp() : sin_f32(at[f], true);
+}
+UOp lower_sin(const Match& at, RuleCtx& cx) {
+  if (has_op(at, cx)) return {};
+  if (at.root->dtype == DType::Float32) return sin_f32(at[f], false);
+  return {};
+}
+UOp lower_pow(const Match& at, RuleCtx& cx) {
+  return at.root->dtype != DType::Float32 || has_op(at, cx) ? UOp() : pow_f32(at[f], at[g]);
+}
+
+constexpr const char* kTarget = "the op is not the target's";
+
+constexpr Rule kRules[] = {
+    rule_fn("exp", exp2(f* d0), lower_exp).grows(kTarget),
+    rule_fn("exp2", exp2(f), lower_exp2).grows(kTarget),
+    rule_fn("log2", log2(f), lower_log2).grows(kTarget),
+    rule_fn("cos", 1.0 - (bind(g, sin(f * 0.5)) * g) * 2.0, lower_cos).grows(kTarget),
+    rule_fn("sin", sin(f), lower_sin).grows(kTarget),
+    rule_fn("pow", pow(f, g), lower_pow).grows(kTarget),
+};
+
+}  // namespace
+
+const RuleSet& rules::decompose_math() {
+  static const RuleSet set("decompose-math", kRules);
+  return set;
+}
+
+}  // namespace whit
