@@ -5,6 +5,7 @@
 #include "base/flags.h"
 #include "codegen/loops.h"
 #include "codegen/optimize.h"
+#include "render/renderer.h"
 
 namespace whit {
 namespace {
@@ -49,8 +50,11 @@ UOp lower_optimized(const UOp& sink, const Target& target, int64_t min_part) {
   p.extent = 0;
   p.min_part = min_part;
   const codegen::LoopTree tree = codegen::expand(sink, target);
-  p.scratch_bytes = tree.scratch_bytes;
-  const UOp list = codegen::linearize(tree, p.variables, p.extent);
+  const UOp list = decompose(codegen::linearize(tree, p.variables, p.extent), renderer_by_name(target.renderer).caps);
+  // The renderer places scratch memory and reads the variables: it decides.
+  const KernelSignature signature = signature_of(list);
+  p.scratch_bytes = signature.scratch_bytes;
+  p.variables = signature.variables;
   return UOp::make(Op::Program, DType::Void, {sink, list}, p.to_arg());
 }
 
