@@ -71,6 +71,7 @@ Grads sin_row(const UOp& n, const UOp& g) {
   return {times(g, num(n, 1.0) - half * half * num(n, 2.0))};
 }
 Grads cast_row(const UOp& n, const UOp& g) { return {cast(g, n.src(0).dtype())}; }
+Grads zero_row(const UOp& n, const UOp&) { return {num(n, 0.0)}; }
 Grads same_row(const UOp&, const UOp& g) { return {g}; }
 Grads contiguous_backward_row(const UOp&, const UOp& g) { return {UOp::make(Op::Contiguous, g.dtype(), {g})}; }
 Grads copy_row(const UOp& n, const UOp& g) {
@@ -224,45 +225,29 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {Op::Add, add_row},
-    {Op::Sub, sub_row},
-    {Op::Mul, mul_row},
-    {Op::Neg, neg_row},
-    {Op::Recip, recip_row},
-    {Op::Fdiv, fdiv_row},
-    {Op::Sqrt, sqrt_row},
-    {Op::Exp2, exp2_row},
-    {Op::Log2, log2_row},
-    {Op::Sin, sin_row},
-    {Op::Cast, cast_row},
-    {Op::Contiguous, same_row},
-    {Op::ContiguousBackward, contiguous_backward_row},
-    {Op::Copy, copy_row},
-    {Op::Where, where_row},
-    {Op::Max, max_row},
-    {Op::Min, min_row},
-    {Op::Pow, pow_row},
-    {Op::FloorMod, floormod_row},
-    {Op::Cmod, cmod_row},
-    {Op::Reduce, reduce_row},
-    {Op::Reshape, movement_row},
-    {Op::Expand, movement_row},
-    {Op::Permute, movement_row},
-    {Op::Pad, movement_row},
-    {Op::Shrink, movement_row},
-    {Op::Flip, movement_row},
-    {Op::Window, movement_row},
-    {Op::Unwindow, movement_row},
-    {Op::Stack, stack_row},
-    {Op::Gather, gather_row},
-    {Op::Scatter, scatter_row},
-    {Op::After, after_row},
+    {Op::Add, add_row},          {Op::Sub, sub_row},
+    {Op::Mul, mul_row},          {Op::Neg, neg_row},
+    {Op::Recip, recip_row},      {Op::Fdiv, fdiv_row},
+    {Op::Sqrt, sqrt_row},        {Op::Exp2, exp2_row},
+    {Op::Log2, log2_row},        {Op::Sin, sin_row},
+    {Op::Trunc, zero_row},       {Op::Cast, cast_row},
+    {Op::Contiguous, same_row},  {Op::ContiguousBackward, contiguous_backward_row},
+    {Op::Copy, copy_row},        {Op::Where, where_row},
+    {Op::Max, max_row},          {Op::Min, min_row},
+    {Op::Pow, pow_row},          {Op::FloorMod, floormod_row},
+    {Op::Cmod, cmod_row},        {Op::Reduce, reduce_row},
+    {Op::Reshape, movement_row}, {Op::Expand, movement_row},
+    {Op::Permute, movement_row}, {Op::Pad, movement_row},
+    {Op::Shrink, movement_row},  {Op::Flip, movement_row},
+    {Op::Window, movement_row},  {Op::Unwindow, movement_row},
+    {Op::Stack, stack_row},      {Op::Gather, gather_row},
+    {Op::Scatter, scatter_row},  {Op::After, after_row},
     {Op::Store, store_row},
 };
 
 // Ops that are flat or integer everywhere, or stop gradients on purpose.
-constexpr Op kStops[] = {Op::Const,  Op::Buffer, Op::Param, Op::Variable, Op::Lanes,   Op::Trunc,
-                         Op::Detach, Op::CmpLt,  Op::CmpNe, Op::CmpEq,    Op::Bitcast, Op::Threefry};
+constexpr Op kStops[] = {Op::Const, Op::Buffer, Op::Param, Op::Variable, Op::Lanes,   Op::Detach,
+                         Op::CmpLt, Op::CmpNe,  Op::CmpEq, Op::Bitcast,  Op::Threefry};
 
 }  // namespace
 

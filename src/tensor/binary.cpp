@@ -165,7 +165,8 @@ Tensor Tensor::copysign(const Tensor& other) const {
   // The sign of a zero shows in its reciprocal; that of a NaN is taken for positive.
   const Tensor negative = y.lt(0) | (y.eq(0) & y.reciprocal().lt(0));
   const Tensor size = x.abs();
-  return negative.where(size.neg(), size);
+  // The sign has a gradient, which is zero.
+  return Tensor(false).where(y, negative.where(size.neg(), size));
 }
 
 Tensor Tensor::logaddexp(const Tensor& other) const {

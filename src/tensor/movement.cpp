@@ -303,10 +303,10 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
   int64_t total = 0;
   bool equal_sizes = true;
   for (const Tensor& t : tensors) {
-    WHIT_USER(t.ndim() == first.ndim(), Value, "[cat] shapes {} and {} differ in rank", first.shape().str(),
+    WHIT_USER(t.ndim() == first.ndim(), Assertion, "[cat] shapes {} and {} differ in rank", first.shape().str(),
               t.shape().str());
     for (size_t i = 0; i < first.ndim(); ++i)
-      WHIT_USER(i == axis || t.shape()[i] == first.shape()[i], Value,
+      WHIT_USER(i == axis || t.shape()[i] == first.shape()[i], Assertion,
                 "[cat] shapes {} and {} differ in axis {}, which is not the joined axis {}", first.shape().str(),
                 t.shape().str(), i, axis);
     dt = least_upper_dtype(dt, t.dtype());
@@ -336,7 +336,6 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
   int64_t at = 0;
   for (size_t k = 0; k < values.size(); ++k) {
     const int64_t n = values[k].shape()[axis];
-    if (n == 0) continue;
     Dims pads(2 * first.ndim(), 0);
     pads[2 * axis] = at;
     pads[2 * axis + 1] = total - at - n;

@@ -158,11 +158,11 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int
 // ---- interpolation
 
 Tensor Tensor::interpolate(const IntList& size, std::string_view mode, bool align_corners) const {
-  WHIT_USER(mode == "linear" || mode == "nearest" || mode == "nearest-exact", Value,
+  WHIT_USER(mode == "linear" || mode == "nearest" || mode == "nearest-exact", Assertion,
             "[interpolate] mode '{}'; expected 'linear', 'nearest' or 'nearest-exact'", mode);
-  WHIT_USER(size.size() <= ndim() && !size.empty(), Value, "[interpolate] {} sizes for shape {}", size.size(),
+  WHIT_USER(size.size() <= ndim() && !size.empty(), Assertion, "[interpolate] {} sizes for shape {}", size.size(),
             shape().str());
-  WHIT_USER(mode == "linear" || !align_corners, Value, "[interpolate] align_corners is for mode 'linear' only");
+  WHIT_USER(mode == "linear" || !align_corners, Assertion, "[interpolate] align_corners is for mode 'linear' only");
   Tensor x = *this;
   for (size_t i = 0; i < size.size(); ++i) {
     const size_t axis = ndim() - size.size() + i;

@@ -1,4 +1,5 @@
 // rearrange: einops formulas.
+#include <algorithm>
 #include <cctype>
 #include <map>
 
@@ -9,7 +10,11 @@ using namespace detail;
 
 namespace {
 
-using Group = std::vector<std::string>;  // names inside one axis; "..." stands for all the rest
+// Names inside one axis; "..." stands for all the rest.
+struct Group {
+  std::vector<std::string> names;
+  bool joined = false;  // in parentheses
+};
 
 std::vector<Group> parse_side(std::string_view text) {
   std::vector<Group> out;
@@ -17,9 +22,9 @@ std::vector<Group> parse_side(std::string_view text) {
   size_t i = 0;
   auto add = [&](std::string name) {
     if (inside) {
-      out.back().push_back(std::move(name));
+      out.back().names.push_back(std::move(name));
     } else {
-      out.push_back({std::move(name)});
+      out.push_back({{std::move(name)}, false});
     }
   };
   while (i < text.size()) {
@@ -29,7 +34,7 @@ std::vector<Group> parse_side(std::string_view text) {
     } else if (c == '(') {
       WHIT_USER(!inside, Assertion, "[rearrange] nested parentheses in '{}'", text);
       inside = true;
-      out.emplace_back();
+      out.push_back({{}, true});
       ++i;
     } else if (c == ')') {
       WHIT_USER(inside, Assertion, "[rearrange] unbalanced parentheses in '{}'", text);
@@ -61,7 +66,7 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
   std::vector<Group> left = parse_side(formula.substr(0, arrow)), right = parse_side(formula.substr(arrow + 2));
   size_t n_dots = 0;
   for (const Group& g : left)
-    for (const std::string& name : g) n_dots += name == "...";
+    for (const std::string& name : g.names) n_dots += name == "...";
   WHIT_USER(n_dots <= 1, Assertion, "[rearrange] more than one ellipsis in '{}'", formula);
   WHIT_USER(n_dots ? left.size() - 1 <= ndim() : left.size() == ndim(), Assertion,
             "[rearrange] '{}' has {} axes on the left, shape {} has {}", formula, left.size() - n_dots, shape().str(),
@@ -71,25 +76,25 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
   auto spread_dots = [&](std::vector<Group>& side) {
     std::vector<Group> out;
     for (Group& g : side) {
-      if (g.size() == 1 && g[0] == "...") {
-        for (size_t k = 0; k < n_rest; ++k) out.push_back({fmt::format(".{}", k)});
+      if (!g.joined && g.names[0] == "...") {
+        for (size_t k = 0; k < n_rest; ++k) out.push_back({{fmt::format(".{}", k)}, false});
         continue;
       }
-      Group names;
-      for (std::string& name : g) {
+      std::vector<std::string> names;
+      for (std::string& name : g.names) {
         if (name != "...") {
           names.push_back(std::move(name));
         } else {
           for (size_t k = 0; k < n_rest; ++k) names.push_back(fmt::format(".{}", k));
         }
       }
-      out.push_back(std::move(names));
+      out.push_back({std::move(names), g.joined});
     }
     side = std::move(out);
   };
   if (n_dots) {
     for (const Group& g : left)
-      WHIT_USER(g.size() == 1 || std::find(g.begin(), g.end(), "...") == g.end(), Assertion,
+      WHIT_USER(!g.joined || std::find(g.names.begin(), g.names.end(), "...") == g.names.end(), Assertion,
                 "[rearrange] an ellipsis inside parentheses on the left of '{}'", formula);
     spread_dots(left);
     spread_dots(right);
@@ -102,7 +107,7 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
   for (size_t axis = 0; axis < left.size(); ++axis) {
     int64_t known = 1;
     const std::string* open = nullptr;
-    for (const std::string& name : left[axis]) {
+    for (const std::string& name : left[axis].names) {
       if (name == "1") continue;
       WHIT_USER(!place.count(name), Assertion, "[rearrange] '{}' is twice on the left of '{}'", name, formula);
       place[name] = order.size();
@@ -133,7 +138,7 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
   std::map<std::string, bool> used;
   for (const Group& g : right) {
     int64_t n = 1;
-    for (const std::string& name : g) {
+    for (const std::string& name : g.names) {
       if (name == "1") continue;
       WHIT_USER(place.count(name), Assertion, "[rearrange] '{}' is not on the left of '{}'", name, formula);
       WHIT_USER(!used[name], Assertion, "[rearrange] '{}' is twice on the right of '{}'", name, formula);

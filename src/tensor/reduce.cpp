@@ -27,7 +27,18 @@ Dims reduced_dims(const Shape& s, std::span<const int64_t> axes, bool keepdim) {
 Tensor fold(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim) {
   if (x.numel() == 0) {
     const UOp identity = constant_of(monoid_identity(monoid, x.dtype()));
-    return wrap(broadcast_scalar(identity, reduced_dims(x.shape(), axes, keepdim)));
+    const Dims dims = reduced_dims(x.shape(), axes, keepdim);
+    const Tensor value = wrap(broadcast_scalar(identity, dims));
+    if (!is_float(x.dtype()) || !x.device()) return value;
+    // A zero that depends on x keeps the path of the (empty) gradient.
+    Dims pads;
+    for (const int64_t d : x.shape()) {
+      pads.push_back(0);
+      pads.push_back(d == 0 ? 1 : 0);
+    }
+    Dims all;
+    for (size_t i = 0; i < x.ndim(); ++i) all.push_back(static_cast<int64_t>(i));
+    return value + reduce_tensor(wrap(pad(x.uop(), pads)), "add", all, false);
   }
   return reduce_tensor(x, monoid, axes, keepdim);
 }

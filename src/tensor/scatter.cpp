@@ -57,6 +57,8 @@ Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce) const {
   WHIT_USER(reduce.empty() || reduce == "add" || reduce == "multiply", Type,
             "[scatter] reduce '{}'; expected 'add', 'multiply' or nothing", reduce);
+  WHIT_USER(reduce.empty() || (src.ndim() == 0 && !src.device()), Type,
+            "[scatter] reduce '{}' takes a number as src; for a tensor there is scatter_reduce", reduce);
   if (reduce == "add") return scatter_reduce(dim, index, src.cast(dtype()), "sum", true);
   if (reduce == "multiply") return scatter_reduce(dim, index, src.cast(dtype()), "prod", true);
   const auto axis = static_cast<size_t>(resolve_axis("scatter", dim, shape()));

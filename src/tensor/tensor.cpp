@@ -350,7 +350,15 @@ Tensor& Tensor::assign(const Tensor& x) {
   const auto dev = device();
   WHIT_USER(!v->device || !dev || *dev == device_of(v), Runtime, "[assign] the value is on {}, the target is on {}",
             device_of(v), *dev);
-  if (!(v.shape() == shape())) v = broadcast_to("assign", wrap(v), shape()).uop();
+  if (!(v.shape() == shape())) {
+    bool fits = v.shape().size() <= ndim();
+    for (size_t i = 0; fits && i < v.shape().size(); ++i) {
+      const int64_t have = v.shape()[v.shape().size() - 1 - i];
+      fits = have == 1 || have == shape()[ndim() - 1 - i];
+    }
+    WHIT_USER(fits, Value, "[assign] a value of shape {} does not broadcast to {}", v.shape().str(), shape().str());
+    v = broadcast_to(v, shape());
+  }
   if (numel() == 0) return *this;
   if (impl_->storage) {
     impl_->storage->store(impl_->value, v);
