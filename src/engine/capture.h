@@ -10,8 +10,10 @@ class Recorder {
   virtual ~Recorder() = default;
   /// Arenas are numbered by the BoundArg's buffer; they die with the run, so the recorder brings memory of its own.
   virtual void record(const BoundCall& call) = 0;
-  /// New memory that outlives the run it was made in.
-  virtual void record_output(const BufferPtr& buffer) = 0;
+  /// New memory that outlives the run it was made in. `is_state`: stores into a computed value go there.
+  virtual void record_output(const BufferPtr& buffer, bool is_state) = 0;
+  /// A BUFFER whose memory the next call that is recorded may write.
+  virtual void record_written(const UOp& buffer_node) = 0;
 };
 
 /// The recorder of this thread, or null.

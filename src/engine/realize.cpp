@@ -83,7 +83,8 @@ void print_schedule(const BoundSchedule& bound, double ms) {
 }
 
 // Binds memory and runs. Gives the output buffers by slot.
-std::vector<BufferPtr> execute(const BoundSchedule& bound, const VariableValues& variables) {
+std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> wanted,
+                               const VariableValues& variables) {
   const Schedule& s = *bound.schedule;
   std::vector<CompileJob> jobs;
   for (const ScheduledCall& c : s.calls)
@@ -98,19 +99,24 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, const VariableValues&
   std::vector<BufferPtr> outputs(static_cast<size_t>(s.n_outputs));
   std::vector<BoundArg> args(s.buffers.size());
   Recorder* const recorder = current_recorder();
+  std::vector<char> is_state(s.buffers.size(), 0);
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (wanted[i].op() == Op::After) is_state[static_cast<size_t>(s.roots[i])] = 1;
   for (size_t i = 0; i < s.buffers.size(); ++i) {
     const ScheduleBuffer& b = s.buffers[i];
     BoundArg& a = args[i];
     a.n_bytes = b.n_elems * n_bytes(b.dtype);
     if (b.kind == ScheduleBuffer::Kind::Input) {
-      a.buffer = buffer_of(bound.inputs[static_cast<size_t>(b.slot)]);
+      const UOp& node = bound.inputs[static_cast<size_t>(b.slot)];
+      a.buffer = buffer_of(node);
+      if (recorder && b.is_written) recorder->record_written(node);
     } else if (b.kind == ScheduleBuffer::Kind::Temp && b.offset >= 0) {
       a.buffer = arenas.at(b.device);
       a.offset = b.offset;
     } else {
       a.buffer = make_memory(b);
       if (b.kind == ScheduleBuffer::Kind::Output) outputs[static_cast<size_t>(b.slot)] = a.buffer;
-      if (recorder) recorder->record_output(a.buffer);
+      if (recorder) recorder->record_output(a.buffer, is_state[i] != 0);
     }
   }
   size_t next = 0;
@@ -211,11 +217,11 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
     copy.args = {{c.to, -1, c.to->n_bytes(), true}, {c.from, -1, c.from->n_bytes(), false}};
     run_call(copy);
     if (Recorder* r = current_recorder()) {
-      r->record_output(c.to);
+      r->record_output(c.to, false);
       r->record(copy);
     }
   }
-  const std::vector<BufferPtr> outputs = execute(bound, variables);
+  const std::vector<BufferPtr> outputs = execute(bound, wanted, variables);
 
   // Where the values are.
   const Schedule& s = *bound.schedule;

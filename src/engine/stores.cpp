@@ -43,7 +43,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   if (!any_store) return plan;
 
   // Which buffers are overwritten, and which AFTERs are states of them that end in this graph.
-  std::unordered_map<const Node*, const Node*> overwritten;  // BUFFER or computed node -> its last state
+  std::unordered_map<const Node*, const Node*> overwritten;  // BUFFER -> its last state
   std::vector<char> superseded(order.size(), 0);
   std::vector<const Node*> memory(order.size(), nullptr);  // of AFTERs
   const auto memory_below = [&](const Node* x) {
@@ -57,7 +57,8 @@ StorePlan plan_stores(std::span<const UOp> roots) {
     const Node* x = base[number(n->src()[0])];
     if (const int32_t k = index.find(x); x->op == Op::After && k >= 0) superseded[static_cast<size_t>(k)] = 1;
     memory[i] = memory_below(n->src()[0]);
-    overwritten[memory[i]] = n;
+    // What is stored into a computed value goes to memory of its own.
+    if (memory[i]->op == Op::Buffer) overwritten[memory[i]] = n;
   }
 
   // References that are known: edges of the graph, recorded values, and chains of views under them.
@@ -85,7 +86,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   // Case (b): the buffer, or a node that shows it.
   std::unordered_map<const Node*, char> keep;
   for (const auto& [b, state] : overwritten)
-    if (b->op == Op::Buffer && outside(b)) keep[b] = 1;
+    if (outside(b)) keep[b] = 1;
   for (const auto& [v, one] : counted) {
     const Node* b = v;
     while (is_view(b)) b = b->src()[0];
@@ -109,7 +110,6 @@ StorePlan plan_stores(std::span<const UOp> roots) {
     }
     if (is_realised(n) || n->op == Op::Store || n->dtype == DType::Void) continue;
     for (const Node* s : n->src()) old[i] |= old[number(s)];
-    if (overwritten.contains(n)) old[i] = 1;  // a computed value that is stored into
     if (old[i] && outside(n) && !root_nodes.contains(n)) extra.push_back(n);
   }
   // Handles from here on.

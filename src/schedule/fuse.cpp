@@ -178,7 +178,10 @@ class Fuser {
     if (into_[static_cast<size_t>(k)] != k || !plain(k)) return;
     // Buffers are looked at by value: joining moves the nest away.
     std::vector<int32_t> buffers;
-    for (const NestStore& s : nest(k).stores) buffers.push_back(s.buffer);
+    for (const NestStore& s : nest(k).stores) {
+      if (g_.buffers[static_cast<size_t>(s.buffer)].is_barrier) return;
+      buffers.push_back(s.buffer);
+    }
     for (const int32_t b : buffers) {
       int tried = 0;
       for (const int32_t r : readers_[static_cast<size_t>(b)]) {

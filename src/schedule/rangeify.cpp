@@ -92,10 +92,11 @@ class Rangeify {
 
   bool is_state(int32_t i) const { return node(i)->op == Op::Buffer || node(i)->op == Op::After; }
 
-  // The node whose memory a chain of views shows.
-  int32_t view_base(int32_t i) const {
+  // The node whose memory a chain of views shows: a BUFFER or an AFTER; x itself when there is none below.
+  int32_t memory_below(int32_t x) const {
+    int32_t i = x;
     while (is_view(node(i))) i = src(i, 0);
-    return i;
+    return is_state(i) ? i : x;
   }
 
   void find_memory() {
@@ -111,7 +112,7 @@ class Rangeify {
           in_memory_[k] = true;
           break;
         case Op::Contiguous:
-          if (!is_weak(n->dtype)) materialise(i);
+          if (!is_weak(n->dtype)) out_.buffers[static_cast<size_t>(materialise(i))].is_barrier = true;
           break;
         case Op::Copy:
           if (node(src(i, 0))->device == 0) break;  // a value without a device is computed where it is wanted
@@ -125,7 +126,7 @@ class Rangeify {
           break;
         }
         case Op::After: {
-          const int32_t base = view_base(src(i, 0));
+          const int32_t base = memory_below(src(i, 0));
           // A computed value is stored into in a copy of its own: others may want it as it was.
           int32_t previous = out_.buffer_of[static_cast<size_t>(base)];
           if (!is_state(base))
@@ -384,11 +385,11 @@ class Rangeify {
     Index index{};
     UOp gate{};
   };
-  Place place_of(int32_t view, std::span<const UOp> index) const {
+  Place place_of(int32_t view, int32_t base, std::span<const UOp> index) const {
     Place p{view, Index(index.begin(), index.end()), {}};
-    while (is_view(node(p.base))) {
+    while (p.base != base) {
       const Node* n = node(p.base);
-      WHIT_CHECK(n->op != Op::Pad && n->op != Op::Unwindow, "a view of memory through {}", name(n->op));
+      WHIT_CHECK(is_view(n) && n->op != Op::Pad && n->op != Op::Unwindow, "a view of memory through {}", name(n->op));
       p.index = source_index(n, p.index);
       p.base = src(p.base, 0);
     }
@@ -405,7 +406,7 @@ class Rangeify {
          b = out_.buffers[static_cast<size_t>(b)].previous)
       states.push_back(b);
     std::reverse(states.begin(), states.end());
-    if (const int32_t x = view_base(src(i, 0)); !is_state(x)) {
+    if (const int32_t x = memory_below(src(i, 0)); !is_state(x)) {
       Index index;
       const int32_t nest = open_nest(x, node(x)->shape, index);
       nests_[static_cast<size_t>(nest)].instance = want(x, nest, nests_[static_cast<size_t>(nest)].scope, index, {});
@@ -416,7 +417,10 @@ class Rangeify {
       const int32_t store = src(i, d), view = src(store, 0), value = src(store, 1);
       Index index;
       const int32_t nest = open_nest(value, node(view)->shape, index);
-      const Place p = place_of(view, index);
+      // The view shows x, or the memory that x shows.
+      int32_t base = memory_below(view);
+      if (!is_state(base)) base = src(i, 0);
+      const Place p = place_of(view, base, index);
       UOp flat = flat_index(p.base, p.index);
       const bool scalar = node(value)->shape.empty();
       nests_[static_cast<size_t>(nest)].instance =
@@ -473,14 +477,13 @@ class Rangeify {
     return cast(l, DType::WeakInt);
   }
 
-  UOp flat_index(int32_t base, std::span<const UOp> index) const {
-    if (node(base)->op != Op::After) return flatten(index, node(base)->shape);
-    // An AFTER has the layout of the view that it is a state of.
-    const Place p = place_of(src(base, 0), index);
-    return flat_index_loop(p);
-  }
-  UOp flat_index_loop(Place p) const {
-    while (node(p.base)->op == Op::After) p = place_of(src(p.base, 0), p.index);
+  // Row-major place of an element; an AFTER has the layout of the memory that it is a state of.
+  UOp flat_index(int32_t i, std::span<const UOp> index) const {
+    Place p{i, Index(index.begin(), index.end()), {}};
+    while (node(p.base)->op == Op::After) {
+      const int32_t x = src(p.base, 0);
+      p = place_of(x, memory_below(x), p.index);
+    }
     return flatten(p.index, node(p.base)->shape);
   }
 

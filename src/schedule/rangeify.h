@@ -32,6 +32,7 @@ struct VirtualBuffer {
   DType dtype;
   uint16_t device;
   int64_t n_elems;
+  bool is_barrier = false;  ///< of a CONTIGUOUS: stays memory
 };
 
 /// STORE(INDEX(PARAM buffer, index [, gate]), value)

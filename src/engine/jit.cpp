@@ -1,0 +1,515 @@
+#include "engine/jit.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/flags.h"
+#include "base/log.h"
+#include "engine/buffers.h"
+#include "engine/capture.h"
+#include "ir/build.h"
+#include "runtime/counters.h"
+#include "runtime/device.h"
+
+namespace whit::engine {
+namespace {
+
+// Bytes [first, last) of an allocation.
+struct Extent {
+  const Buffer* base;
+  int64_t first, last;
+  bool overlaps(const Extent& o) const { return base == o.base && first < o.last && o.first < last; }
+};
+Extent extent_of(const Buffer& b) {
+  return {b.base() ? b.base().get() : &b, b.off_bytes(), b.off_bytes() + b.n_bytes()};
+}
+
+struct InputFacts {
+  DType dtype;
+  Shape shape;
+  uint16_t device;
+};
+
+// What an argument of a recorded call is.
+struct Slot {
+  enum class Kind : uint8_t { Fixed, Arena, Input, Output } kind;
+  uint16_t device = 0;  // Arena
+  int32_t number = 0;   // Input, Output; Fixed: in the list of buffers
+  int64_t offset = 0, n_bytes = 0;
+  bool is_written = false;
+};
+
+struct Output {
+  enum class Kind : uint8_t { Fixed, Input, Made } kind;
+  int32_t number = -1;  // Input: which; Made: which of made
+  UOp view{};           // Fixed: what is returned
+  Shape shape{};
+};
+
+// Memory of a result, a few of which take turns.
+struct Turn {
+  UOp node{}, view{};
+  BufferPtr buffer{};
+  bool held_by_others() const {
+    const uint32_t own = view == node ? 2 : 1;
+    return view->refs.load(std::memory_order_acquire) > own ||
+           (view != node && node->refs.load(std::memory_order_acquire) > 2) || buffer.use_count() > 2;
+  }
+};
+
+struct Made {
+  DType dtype;
+  int64_t n_elems;
+  Shape shape{};
+  std::vector<Turn> turns{};
+  size_t current = 0;
+  std::vector<uint32_t> places{};  // in handles
+};
+constexpr size_t kMaxTurns = 3;
+
+UOp view_of(const UOp& u) {
+  if (u.op() != Op::Buffer && !is_buffer_view(u)) {
+    const UOp where = realized(u);
+    return where && is_buffer_view(where) ? where : UOp();
+  }
+  return u;
+}
+
+}  // namespace
+
+struct Capture::Impl final : Recorder {
+  std::vector<InputFacts> facts{};
+  std::vector<const Buffer*> inputs{};
+  std::vector<BoundCall> calls{};
+  struct NewBuffer {
+    BufferPtr buffer;
+    bool is_state;
+  };
+  std::vector<NewBuffer> made{};
+  std::vector<UOp> written{};
+  Recorder* outer = nullptr;
+  bool open = true;
+
+  void record(const BoundCall& call) override {
+    calls.push_back(call);
+    // A nested capture's calls belong to both.
+    if (outer) outer->record(call);
+  }
+  void record_output(const BufferPtr& b, bool is_state) override {
+    made.push_back({b, is_state});
+    if (outer) outer->record_output(b, is_state);
+  }
+  void record_written(const UOp& node) override {
+    if (std::find(written.begin(), written.end(), node) == written.end()) written.push_back(node);
+    if (outer) outer->record_written(node);
+  }
+  void close() {
+    if (open) current_recorder() = outer;
+    open = false;
+  }
+  ~Impl() override { close(); }
+};
+
+struct CapturedGraph::Impl {
+  struct Call {
+    CpuKernel cpu{};
+    const Executable* program = nullptr;  // null: a copy
+    uint32_t first_handle = 0, first_value = 0, n_handles = 0;
+    uint32_t first_slot = 0;
+  };
+  std::vector<Call> calls{};
+  std::vector<void*> handles{};
+  std::vector<int64_t> values{};
+  std::vector<Slot> slots{};
+  std::vector<ExecutablePtr> programs{};
+  std::vector<BufferPtr> fixed{};
+  std::unordered_map<uint16_t, BufferPtr> arenas{};
+
+  std::vector<InputFacts> facts{};
+  std::vector<int32_t> same_as{};     // by input: the first input with the same memory in the capture
+  std::vector<char> input_written{};  // by input
+  bool any_input_written = false;
+  std::vector<void*> input_handles{};  // bound now
+  std::vector<std::vector<uint32_t>> input_places{};
+  std::vector<Made> made{};
+  std::vector<Output> outputs{};
+  std::vector<Extent> written{};  // fixed memory that is written, by base
+  struct State {
+    UOp node;
+    uint32_t n_refs;
+  };
+  std::vector<State> states{};  // BUFFERs from before the capture that are written
+
+  struct VariablePlace {
+    std::string name;
+    std::vector<uint32_t> places{};
+  };
+  std::vector<VariablePlace> variables{};
+  int64_t n_ops = 0, n_bytes = 0, n_kernels = 0;
+  bool has_copies = false;
+
+  void check_inputs(std::span<const UOp> inputs) const;
+  void bind(std::span<const UOp> inputs, const VariableValues& named);
+  void run(std::span<const UOp> inputs);
+  BoundArg bound_arg(const Slot& s, std::span<const UOp> inputs) const;
+};
+
+bool is_capturing() { return current_recorder() != nullptr; }
+
+Capture::Capture(std::span<const UOp> inputs) : impl_(std::make_unique<Impl>()) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const UOp view = view_of(inputs[i]);
+    WHIT_USER(view, Jit, "[jit] input {} is not realised", i);
+    // The node itself is not kept: a reference would look like a reader of its state.
+    impl_->facts.push_back({view.dtype(), inputs[i].shape(), view->device});
+    impl_->inputs.push_back(buffer_of(buffer_below(view)).get());
+  }
+  impl_->outer = current_recorder();
+  current_recorder() = impl_.get();
+}
+
+Capture::~Capture() = default;
+
+std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
+  impl_->close();
+  WHIT_USER(!impl_->calls.empty(), Jit, "[jit] nothing was run in the capture, so there is nothing to replay");
+  auto g = std::make_unique<CapturedGraph::Impl>();
+  g->facts = impl_->facts;
+  const std::vector<const Buffer*>& inputs = impl_->inputs;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    g->same_as.push_back(static_cast<int32_t>(std::find(inputs.begin(), inputs.end(), inputs[i]) - inputs.begin()));
+  g->input_written.assign(inputs.size(), 0);
+  g->input_handles.assign(inputs.size(), nullptr);
+  g->input_places.resize(inputs.size());
+
+  // Results.
+  std::unordered_map<const Buffer*, int32_t> made_number;
+  const auto was_made = [&](const Buffer* b) {
+    return std::any_of(impl_->made.begin(), impl_->made.end(), [&](const auto& m) { return m.buffer.get() == b; });
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const UOp view = view_of(outputs[i]);
+    WHIT_USER(view, Jit, "[jit] output {} is not realised", i);
+    const UOp node = buffer_below(view);
+    const BufferPtr memory = buffer_of(node);
+    Output o{Output::Kind::Fixed, -1, {}, outputs[i].shape()};
+    const auto in = std::find(inputs.begin(), inputs.end(), memory.get());
+    if (in != inputs.end()) {
+      o.kind = Output::Kind::Input;
+      o.number = static_cast<int32_t>(in - inputs.begin());
+    } else if (was_made(memory.get())) {
+      o.kind = Output::Kind::Made;
+      const auto [it, fresh] = made_number.try_emplace(memory.get(), static_cast<int32_t>(g->made.size()));
+      if (fresh) {
+        Made m{node.dtype(), node.shape()[0], o.shape, {}, 0, {}};
+        m.turns.push_back({node, reshape(node, o.shape), memory});
+        g->made.push_back(std::move(m));
+      }
+      o.number = it->second;
+    } else {
+      o.view = reshape(node, o.shape);
+    }
+    g->outputs.push_back(std::move(o));
+  }
+  for (const Impl::NewBuffer& m : impl_->made) {
+    if (!m.is_state || made_number.contains(m.buffer.get())) continue;
+    // Held by `made`, by the calls, and by the payload of a BUFFER as long as that lives.
+    int64_t own = 1;
+    for (const BoundCall& c : impl_->calls)
+      for (const BoundArg& a : c.args) own += a.buffer == m.buffer;
+    WHIT_USER(
+        m.buffer.use_count() <= own, Jit,
+        "[jit] the captured function stores into a tensor that it made itself and that is still used: each replay "
+        "would start over; realize() that tensor before the capture");
+  }
+
+  // Calls.
+  std::unordered_map<const Buffer*, int32_t> fixed_number;
+  std::unordered_map<uint16_t, int64_t> arena_bytes;
+  std::unordered_map<const Executable*, char> seen_program;
+  for (const BoundCall& c : impl_->calls) {
+    CapturedGraph::Impl::Call call;
+    call.first_slot = static_cast<uint32_t>(g->slots.size());
+    call.first_handle = static_cast<uint32_t>(g->handles.size());
+    call.first_value = static_cast<uint32_t>(g->values.size());
+    call.n_handles = static_cast<uint32_t>(c.args.size());
+    if (c.program) {
+      call.program = c.program.get();
+      call.cpu = c.program->cpu_kernel();
+      if (seen_program.emplace(c.program.get(), 1).second) g->programs.push_back(c.program);
+      g->n_ops += c.program->n_ops;
+      g->n_bytes += c.program->n_bytes;
+      ++g->n_kernels;
+      for (size_t v = 0; v < c.values.size(); ++v) {
+        const std::string& n = c.program->variables[v];
+        auto it = std::find_if(g->variables.begin(), g->variables.end(), [&](const auto& p) { return p.name == n; });
+        if (it == g->variables.end()) it = g->variables.insert(it, {n});
+        it->places.push_back(static_cast<uint32_t>(g->values.size()));
+        g->values.push_back(c.values[v]);
+      }
+    } else {
+      g->has_copies = true;
+    }
+    for (const BoundArg& a : c.args) {
+      Slot s{Slot::Kind::Fixed};
+      s.n_bytes = a.n_bytes;
+      s.is_written = a.is_written;
+      const uint32_t place = static_cast<uint32_t>(g->handles.size());
+      const auto in = std::find(inputs.begin(), inputs.end(), a.buffer.get());
+      const auto out = made_number.find(a.buffer.get());
+      if (a.offset >= 0) {
+        s.kind = Slot::Kind::Arena;
+        s.device = device_id(a.buffer->device_name());
+        s.offset = a.offset;
+        int64_t& n = arena_bytes[s.device];
+        n = std::max(n, a.offset + a.n_bytes);
+      } else if (in != inputs.end()) {
+        s.kind = Slot::Kind::Input;
+        s.number = static_cast<int32_t>(in - inputs.begin());
+        g->input_places[static_cast<size_t>(s.number)].push_back(place);
+        if (a.is_written) g->input_written[static_cast<size_t>(s.number)] = 1;
+        g->any_input_written |= a.is_written;
+      } else if (out != made_number.end()) {
+        s.kind = Slot::Kind::Output;
+        s.number = out->second;
+        g->made[static_cast<size_t>(s.number)].places.push_back(place);
+      } else {
+        const auto [it, fresh] = fixed_number.try_emplace(a.buffer.get(), static_cast<int32_t>(g->fixed.size()));
+        if (fresh) g->fixed.push_back(a.buffer);
+        s.number = it->second;
+        if (a.is_written) g->written.push_back(extent_of(*a.buffer));
+      }
+      g->slots.push_back(s);
+      g->handles.push_back(nullptr);
+    }
+    g->calls.push_back(call);
+  }
+  std::sort(g->written.begin(), g->written.end(), [](const Extent& a, const Extent& b) {
+    return a.base != b.base ? a.base < b.base : a.first != b.first ? a.first < b.first : a.last < b.last;
+  });
+  g->written.erase(std::unique(g->written.begin(), g->written.end(),
+                               [](const Extent& a, const Extent& b) {
+                                 return a.base == b.base && a.first == b.first && a.last == b.last;
+                               }),
+                   g->written.end());
+  for (const UOp& node : impl_->written) {
+    const BufferPtr memory = buffer_of(node);
+    if (fixed_number.contains(memory.get()) && !was_made(memory.get())) g->states.push_back({node, 0});
+  }
+  impl_->written.clear();
+  impl_->calls.clear();
+  impl_->made.clear();
+  for (auto& s : g->states) s.n_refs = s.node->refs.load();
+  for (const auto& [device, n] : arena_bytes) {
+    if (n == 0) continue;
+    g->arenas[device] = Buffer::make(std::string(device_name(device)), n);
+  }
+  for (size_t i = 0; i < g->slots.size(); ++i) {
+    const Slot& s = g->slots[i];
+    switch (s.kind) {
+      case Slot::Kind::Fixed:
+        g->handles[i] = g->fixed[static_cast<size_t>(s.number)]->handle();
+        break;
+      case Slot::Kind::Arena:
+        if (s.n_bytes > 0) g->handles[i] = BoundArg{g->arenas.at(s.device), s.offset, s.n_bytes}.handle();
+        break;
+      case Slot::Kind::Output:
+        g->handles[i] = g->made[static_cast<size_t>(s.number)].turns[0].buffer->handle();
+        break;
+      case Slot::Kind::Input:
+        break;
+    }
+  }
+  if (flag::DEBUG() >= 1)
+    log_line(fmt::format("captured {} kernels, {} inputs, {} outputs, {} bytes of temporaries", g->n_kernels,
+                         g->facts.size(), g->outputs.size(), [&] {
+                           int64_t n = 0;
+                           for (const auto& a : g->arenas) n += a.second->n_bytes();
+                           return n;
+                         }()));
+  return std::unique_ptr<CapturedGraph>(new CapturedGraph(std::move(g)));
+}
+
+CapturedGraph::CapturedGraph(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CapturedGraph::~CapturedGraph() = default;
+
+void CapturedGraph::Impl::check_inputs(std::span<const UOp> inputs) const {
+  WHIT_USER(inputs.size() == facts.size(), Jit, "[jit] {} inputs, but {} were captured", inputs.size(), facts.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const UOp& u = inputs[i];
+    const InputFacts& f = facts[i];
+    WHIT_USER(u.dtype() == f.dtype, Jit, "[jit] input {} has dtype {}, but {} was captured", i, name(u.dtype()),
+              name(f.dtype));
+    WHIT_USER(u.shape() == f.shape, Jit, "[jit] input {} has shape {}, but {} was captured", i, u.shape().str(),
+              f.shape.str());
+    WHIT_USER(u->device == f.device, Jit, "[jit] input {} is on {}, but {} was captured", i, device_name(u->device),
+              device_name(f.device));
+  }
+}
+
+void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues& named) {
+  SmallVec<Buffer*, 8> memory;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Node* n = inputs[i].node();
+    while (n->op == Op::Reshape) n = n->src()[0];
+    WHIT_USER(n->op == Op::Buffer, Jit, "[jit] input {} is not realised", i);
+    memory.push_back(buffer_of(UOp(n)).get());
+  }
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const auto first = static_cast<size_t>(same_as[i]);
+    WHIT_USER(memory[i] == memory[first], Jit,
+              "[jit] inputs {} and {} were the same memory when captured, and are not now", first, i);
+    if (written.empty() && !any_input_written) continue;
+    const Extent e = extent_of(*memory[i]);
+    auto w = std::lower_bound(written.begin(), written.end(), e.base,
+                              [](const Extent& a, const Buffer* base) { return a.base < base; });
+    for (; w != written.end() && w->base == e.base; ++w)
+      WHIT_USER(!w->overlaps(e), Jit, "[jit] input {} is memory that the captured function writes", i);
+    for (size_t j = 0; j < i && any_input_written; ++j)
+      WHIT_USER(
+          !(input_written[i] || input_written[j]) || same_as[j] == same_as[i] || !extent_of(*memory[j]).overlaps(e),
+          Jit, "[jit] inputs {} and {} share memory, and the captured function writes it", j, i);
+  }
+  for (State& s : states) {
+    const uint32_t n = s.node->refs.load(std::memory_order_relaxed);
+    WHIT_USER(
+        n <= s.n_refs, Jit,
+        "[jit] a tensor that is not realised reads memory that the captured function overwrites; realize it before "
+        "this call");
+    s.n_refs = n;
+  }
+  for (VariablePlace& v : variables) {
+    const auto it = named.find(v.name);
+    WHIT_USER(it != named.end(), Jit, "[jit] variable {} has no value", v.name);
+    for (const uint32_t p : v.places) values[p] = it->second;
+  }
+  for (size_t i = 0; i < memory.size(); ++i) {
+    if (input_places[i].empty()) continue;
+    void* const h = memory[i]->handle();
+    if (h == input_handles[i]) continue;
+    input_handles[i] = h;
+    for (const uint32_t p : input_places[i]) handles[p] = h;
+  }
+  for (Made& m : made) {
+    if (!m.turns[m.current].held_by_others()) continue;
+    size_t free = m.turns.size();
+    for (size_t t = 0; t < m.turns.size(); ++t)
+      if (!m.turns[t].held_by_others()) free = t;
+    if (free == m.turns.size()) {
+      if (m.turns.size() == kMaxTurns) {
+        m.turns.erase(m.turns.begin());
+        --free;
+      }
+      const BufferPtr fresh = Buffer::make(m.turns.empty() ? std::string() : m.turns[0].buffer->device_name(),
+                                           m.n_elems * whit::n_bytes(m.dtype));
+      const UOp node = buffer_node(m.dtype, m.n_elems, fresh);
+      m.turns.push_back({node, reshape(node, m.shape), fresh});
+    }
+    m.current = free;
+    void* const h = m.turns[free].buffer->handle();
+    for (const uint32_t p : m.places) handles[p] = h;
+  }
+}
+
+BoundArg CapturedGraph::Impl::bound_arg(const Slot& s, std::span<const UOp> inputs) const {
+  switch (s.kind) {
+    case Slot::Kind::Arena:
+      return {arenas.at(s.device), s.offset, s.n_bytes};
+    case Slot::Kind::Input:
+      return {buffer_of(buffer_below(inputs[static_cast<size_t>(s.number)])), -1, s.n_bytes};
+    case Slot::Kind::Output: {
+      const Made& m = made[static_cast<size_t>(s.number)];
+      return {m.turns[m.current].buffer, -1, s.n_bytes};
+    }
+    default:
+      return {fixed[static_cast<size_t>(s.number)], -1, s.n_bytes};
+  }
+}
+
+void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
+  void* const* const h = handles.data();
+  const int64_t* const v = values.data();
+  if (flag::DEBUG() < 2 && !has_copies) {
+    for (const Call& c : calls) {
+      if (c.cpu.fn) {
+        c.cpu.launch(h + c.first_handle, v + c.first_value);
+      } else {
+        c.program->run(h + c.first_handle, v + c.first_value);
+      }
+    }
+    GlobalCounters& total = counters();
+    total.add_kernel(n_ops, n_bytes, 0);
+    total.kernel_count.fetch_add(n_kernels - 1, std::memory_order_relaxed);
+    return;
+  }
+  for (const Call& c : calls) {
+    if (c.program) {
+      run_program(*c.program, h + c.first_handle, v + c.first_value, true);
+    } else {
+      BoundCall copy;
+      for (uint32_t a = 0; a < c.n_handles; ++a) copy.args.push_back(bound_arg(slots[c.first_slot + a], inputs));
+      run_call(copy, true);
+    }
+  }
+}
+
+std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const VariableValues& variables) {
+  Impl& g = *impl_;
+  g.check_inputs(inputs);
+  g.bind(inputs, variables);
+  g.run(inputs);
+  if (Recorder* r = current_recorder()) {
+    // Inside of another capture: these calls belong to it.
+    for (const Made& m : g.made) r->record_output(m.turns[m.current].buffer, false);
+    for (const Impl::State& s : g.states) r->record_written(s.node);
+    for (const Impl::Call& c : g.calls) {
+      BoundCall call;
+      if (c.program)
+        for (const ExecutablePtr& p : g.programs)
+          if (p.get() == c.program) call.program = p;
+      for (uint32_t a = 0; a < c.n_handles; ++a) {
+        call.args.push_back(g.bound_arg(g.slots[c.first_slot + a], inputs));
+        call.args.back().is_written = g.slots[c.first_slot + a].is_written;
+      }
+      if (c.program)
+        call.values.assign(g.values.begin() + c.first_value,
+                           g.values.begin() + c.first_value + static_cast<ptrdiff_t>(c.program->variables.size()));
+      r->record(call);
+    }
+  }
+  std::vector<UOp> out;
+  out.reserve(g.outputs.size());
+  for (const Output& o : g.outputs) {
+    switch (o.kind) {
+      case Output::Kind::Fixed:
+        out.push_back(o.view);
+        break;
+      case Output::Kind::Input:
+        out.push_back(reshape(buffer_below(inputs[static_cast<size_t>(o.number)]), o.shape));
+        break;
+      case Output::Kind::Made: {
+        const Made& m = g.made[static_cast<size_t>(o.number)];
+        const Turn& t = m.turns[m.current];
+        out.push_back(o.shape == m.shape ? t.view : reshape(t.node, o.shape));
+        break;
+      }
+    }
+  }
+  return out;
+}
+
+int64_t CapturedGraph::n_kernels() const { return impl_->n_kernels; }
+int64_t CapturedGraph::n_copies() const { return static_cast<int64_t>(impl_->calls.size()) - impl_->n_kernels; }
+int64_t CapturedGraph::arena_bytes() const {
+  int64_t n = 0;
+  for (const auto& a : impl_->arenas) n += a.second->n_bytes();
+  return n;
+}
+int64_t CapturedGraph::held_bytes() const {
+  int64_t n = 0;
+  for (const Made& m : impl_->made)
+    for (const Turn& t : m.turns) n += t.buffer->n_bytes();
+  return n;
+}
+
+}  // namespace whit::engine

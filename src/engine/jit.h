@@ -1,0 +1,70 @@
+// Jit: what realize() ran once, replayed with other inputs.
+//
+// How it works. Between Capture's construction and finish(), every realize() of this thread runs as usual and its calls
+// are recorded. finish() turns them into one call list: programs with arrays of handles, where only the places of inputs
+// and outputs change between replays. Temporaries of all runs share one arena a device; nothing is allocated, locked or
+// looked up for a kernel of a replay.
+//
+// Requirements: (1) a replay gives what running the captured function again on the new inputs would give, as far as that
+// goes through tensors, or an error with its reason; (2) a result that somebody still holds is not overwritten: the
+// replay binds fresh memory for it; (3) memory that existed before the capture (weights, state) is used where it is, and
+// stores into it happen in place.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ir/interpret.h"
+#include "ir/uop.h"
+
+namespace whit::engine {
+
+/// A captured function.
+class CapturedGraph {
+ public:
+  ~CapturedGraph();
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+
+  /// Runs the calls with `inputs` (BUFFERs, or RESHAPEs of them) in the place of those of the capture. Gives a view for
+  /// each output of finish(), of the same shape.
+  /// errors: Jit, when number, dtype, size or device of the inputs differ from the capture, or when memory is passed that
+  /// the graph itself writes, so that replaying would not be what the function does; nothing has run then
+  std::vector<UOp> replay(std::span<const UOp> inputs, const VariableValues& variables = {});
+
+  int64_t n_kernels() const;
+  int64_t n_copies() const;
+  int64_t arena_bytes() const;
+  /// Bytes of memory that the graph holds beyond arena: outputs and what goes between runs.
+  int64_t held_bytes() const;
+
+ private:
+  friend class Capture;
+  struct Impl;
+  explicit CapturedGraph(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// An open capture of this thread. Ends without a graph when it dies before finish().
+class Capture {
+ public:
+  /// `inputs` are what changes between replays: BUFFERs, or RESHAPEs of them, already realised.
+  /// errors: Jit when a capture is open on this thread already, or an input is no buffer
+  explicit Capture(std::span<const UOp> inputs);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  /// Closes the capture. `outputs` are views of BUFFERs (realised); replay gives new values for them.
+  /// errors: Jit when nothing was run, or an output is not realised
+  std::unique_ptr<CapturedGraph> finish(std::span<const UOp> outputs);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// True while a capture is open on this thread.
+bool is_capturing();
+
+}  // namespace whit::engine
