@@ -1,7 +1,6 @@
 // Capture and replay.
-#include "engine/jit.h"
-
 #include "base/os.h"
+#include "engine/jit.h"
 #include "runtime/counters.h"
 #include "unit/engine_test_util.h"
 
