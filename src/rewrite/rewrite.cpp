@@ -7,6 +7,7 @@
 #include "base/flags.h"
 #include "base/os.h"
 #include "base/ptr_map.h"
+#include "base/text.h"
 
 namespace whit {
 namespace {
@@ -17,8 +18,7 @@ std::atomic<int64_t> n_rewrites{0};  // of the process, counted only under RULE_
 struct Frame {
   enum Stage : uint8_t { Rules, Sources, Link };
   const Node* node;
-  const Node* next = nullptr;  // Link: what the node became
-  const Rule* rule = nullptr;  // the rule that made `next`, null for new sources
+  const Node* next = nullptr;  // Link: what the node became, to be done first
   uint32_t n_done = 0;         // sources that are done
   uint32_t n_steps = 0;        // rewrites that led to this node
   Stage stage = Sources;
@@ -32,6 +32,8 @@ struct Rewriter::Impl {
   PtrMap<Node, const Node*> memo{};  // null value: in progress
   std::vector<UOp> keep{};           // owns every node that this run made, and the roots
   std::vector<Frame> stack{};
+  const Rule* recent[8] = {};  // a ring of the rules that fired last
+  size_t n_fired = 0;
   const int64_t limit = flag::REWRITE_STACK_LIMIT();
   const int64_t rule_limit = flag::RULE_LIMIT();
 
@@ -50,24 +52,16 @@ struct Rewriter::Impl {
     stack.pop_back();
   }
 
-  // The rules of the frames from the one of `n` upwards.
-  [[noreturn]] void fail_cycle(const Node* n) {
-    size_t first = stack.size();
-    while (first > 0 && stack[first - 1].node != n) --first;
-    fail(first > 0 ? first - 1 : 0, "goes in circles");
-  }
-  [[noreturn]] void fail(size_t first, std::string_view what) {
+  // The rules that fired last, oldest first, each once.
+  [[noreturn]] void fail(std::string_view what) {
     std::vector<std::string> names;
-    for (size_t f = stack.size(); f-- > first && names.size() < 8;) {
-      if (!stack[f].rule) continue;
-      std::string name = rules.full_name(stack[f].rule);
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+    for (size_t back = 0; back < std::min<size_t>(n_fired, std::size(recent)); ++back) {
+      std::string rule = rules.full_name(recent[(n_fired - 1 - back) % std::size(recent)]);
+      if (std::find(names.begin(), names.end(), rule) == names.end()) names.insert(names.begin(), std::move(rule));
     }
-    std::string text;
-    for (size_t s = names.size(); s-- > 0;) text += (text.empty() ? "" : ", ") + names[s];
     const std::string_view at = name(stack.back().node->op);
-    stack.clear();
-    raise(ErrorKind::Internal, fmt::format("[rewrite] pass '{}' {} at {}; rules: {}", options.name, what, at, text));
+    raise(ErrorKind::Internal,
+          fmt::format("[rewrite] pass '{}' {} at {}; rules: {}", options.name, what, at, join(names, ", ")));
   }
 
   UOp apply(const Node* n, const Rule** fired, bool* stop) {
@@ -77,6 +71,7 @@ struct Rewriter::Impl {
     UOp out = rules.rewrite(n, cx, fired);
     *stop = cx.stop;
     if (!out) return out;
+    recent[n_fired++ % std::size(recent)] = *fired;
     if (rule_limit >= 0 && n_rewrites.fetch_add(1, std::memory_order_relaxed) + 1 == rule_limit)
       fmt::print(stderr, "rewrite {}: {} in pass '{}' is the last\n", rule_limit, rules.full_name(*fired),
                  options.name);
@@ -87,88 +82,113 @@ struct Rewriter::Impl {
     return out;
   }
 
-  // Tries the rules on the top frame's node. True when the frame changed (a rule fired, or the node is finished).
-  bool try_rules() {
-    Frame& f = stack.back();
-    const Rule* fired = nullptr;
-    bool stop = false;
-    UOp out = apply(f.node, &fired, &stop);
-    if (stop) {
-      finish(f.node);
-      return true;
+  const Node* source_result(const Node* n, uint32_t s) {
+    const Node* src = n->src_begin()[s];
+    return is_body(n, s) ? src : *memo.find(src);
+  }
+  bool is_body(const Node* n, uint32_t s) const { return s == 0 && n->op == Op::Call && !options.enter_calls; }
+
+  // Are the sources of n their own results? Then the rules may look at n at once.
+  bool has_final_sources(const Node* n) {
+    for (uint32_t s = 0; s < n->n_src; ++s) {
+      const Node* src = n->src_begin()[s];
+      if (is_body(n, s)) continue;
+      const Node** found = memo.find(src);
+      if (!found || *found != src) return false;
     }
-    if (!out) return false;
-    const Node* n = out.node();
-    keep.push_back(std::move(out));
-    if (options.walk) {
-      finish(n);
-      return true;
-    }
-    Frame& top = stack.back();
-    top.rule = fired;
-    top.next = n;
-    top.stage = Frame::Link;
     return true;
   }
 
-  const Node* source_result(const Node* n, uint32_t s) {
-    const Node* src = n->src_begin()[s];
-    if (n->op == Op::Call && s == 0 && !options.enter_calls) return src;
-    const Node** found = memo.find(src);
-    return *found;
+  // The node over its sources' results; null when they are its sources.
+  UOp rebuilt(const Node* n) {
+    bool changed = false;
+    for (uint32_t s = 0; s < n->n_src && !changed; ++s) changed = source_result(n, s) != n->src_begin()[s];
+    if (!changed) return {};
+    SmallVec<UOp, 6> src;
+    for (uint32_t s = 0; s < n->n_src; ++s) src.push_back(UOp(source_result(n, s)));
+    return UOp::make(n->op, n->dtype, src, n->arg);
+  }
+
+  const Node* kept(UOp u) {
+    keep.push_back(std::move(u));
+    return keep.back().node();
+  }
+
+  // Continues with what the top frame's node became.
+  void link(const Node* next, uint32_t n_steps) {
+    Frame& f = stack.back();
+    f.next = next;
+    f.stage = Frame::Link;
+    const Node** found = memo.find(next);
+    if (!found) return push(next, n_steps);
+    if (!*found) fail("goes in circles");
+    finish(*found);
+  }
+
+  // Rules on the top frame's node, or on `over`, the same over its sources' results, until none applies. What is only
+  // passed through is dropped at once, so that its memory is used again while it is in the cache.
+  void rewrite_top(UOp over) {
+    uint32_t n_steps = stack.back().n_steps;
+    const Node* n = over ? over.node() : stack.back().node;
+    for (;;) {
+      const Rule* fired = nullptr;
+      bool stop = false;
+      UOp out = apply(n, &fired, &stop);
+      if (!out || stop) {
+        if (over && !options.walk) memo[n] = n;
+        if (over) kept(std::move(over));
+        return finish(n);
+      }
+      over = std::move(out);
+      n = over.node();
+      if (options.walk) return finish(kept(std::move(over)));
+      if (++n_steps > limit) fail(fmt::format("does not end after {} rewrites", n_steps));
+      if (memo.find(n) || !has_final_sources(n)) return link(kept(std::move(over)), n_steps);
+    }
   }
 
   void step() {
     Frame& f = stack.back();
     const Node* n = f.node;
-    if (f.n_steps > limit) fail(0, fmt::format("does not end after {} rewrites", f.n_steps));
     switch (f.stage) {
-      case Frame::Rules:
-        if (!try_rules()) stack.back().stage = Frame::Sources;
-        return;
+      case Frame::Rules: {  // bottom-up
+        const Rule* fired = nullptr;
+        bool stop = false;
+        UOp out = apply(n, &fired, &stop);
+        if (stop) return finish(n);
+        if (!out) {
+          f.stage = Frame::Sources;
+          return;
+        }
+        const Node* next = kept(std::move(out));
+        if (options.walk) return finish(next);
+        if (f.n_steps >= limit) fail(fmt::format("does not end after {} rewrites", f.n_steps + 1));
+        return link(next, f.n_steps + 1);
+      }
       case Frame::Sources: {
         for (; f.n_done < n->n_src; ++f.n_done) {
+          if (is_body(n, f.n_done)) continue;
           const Node* src = n->src_begin()[f.n_done];
-          if (n->op == Op::Call && f.n_done == 0 && !options.enter_calls) continue;
           const Node** found = memo.find(src);
           if (!found) return push(src, f.n_steps);
-          if (!*found) fail_cycle(src);
+          if (!*found) fail("goes in circles");
         }
-        bool changed = false;
-        for (uint32_t s = 0; s < n->n_src && !changed; ++s) changed = source_result(n, s) != n->src_begin()[s];
-        if (changed) {
-          SmallVec<UOp, 6> src;
-          for (uint32_t s = 0; s < n->n_src; ++s) src.push_back(UOp(source_result(n, s)));
-          UOp made = UOp::make(n->op, n->dtype, src, n->arg);
-          f.next = made.node();
-          f.rule = nullptr;
-          keep.push_back(std::move(made));
-          if (!options.walk) {
-            f.stage = Frame::Link;
-            return;
-          }
-          if (options.bottom_up) return finish(f.next);
-          // One pass: the rules see the node over its new sources, once.
-          const Rule* fired = nullptr;
-          bool stop = false;
-          UOp out = apply(f.next, &fired, &stop);
-          const Node* result = out && !stop ? out.node() : stack.back().next;
-          if (out) keep.push_back(std::move(out));
-          return finish(result);
-        }
-        if (options.bottom_up || !try_rules()) finish(n);
-        return;
+        UOp over = rebuilt(n);
+        if (!options.bottom_up) return rewrite_top(std::move(over));
+        if (!over) return finish(n);
+        const Node* next = kept(std::move(over));
+        return options.walk ? finish(next) : link(next, f.n_steps);
       }
-      case Frame::Link: {
-        const Node** found = memo.find(f.next);
-        if (!found) return push(f.next, f.n_steps + (f.rule ? 1 : 0));
-        if (!*found) fail_cycle(f.next);
-        return finish(*found);
-      }
+      case Frame::Link:
+        return finish(*memo.find(f.next));
     }
   }
 
   UOp run(const UOp& root) {
+    if (!stack.empty()) {  // a rule threw: what was in progress is forgotten
+      stack.clear();
+      memo = PtrMap<Node, const Node*>();
+    }
     if (const Node** found = memo.find(root.node())) return UOp(*found);
     keep.push_back(root);
     push(root.node(), 0);
