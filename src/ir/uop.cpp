@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <mutex>
+#include <thread>
 
 #include "base/block_pool.h"
 #include "base/ptr_map.h"
@@ -14,8 +15,13 @@ namespace {
 class SpinLock {
  public:
   void lock() {
-    while (flag_.exchange(true, std::memory_order_acquire))
-      while (flag_.load(std::memory_order_relaxed)) pause();
+    // The holder may have lost its core: then waiting must give it one.
+    for (int spins = 0; flag_.exchange(true, std::memory_order_acquire); ++spins)
+      while (flag_.load(std::memory_order_relaxed))
+        if (++spins < 100)
+          pause();
+        else
+          std::this_thread::yield();
   }
   void unlock() { flag_.store(false, std::memory_order_release); }
 

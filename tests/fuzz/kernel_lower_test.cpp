@@ -86,7 +86,57 @@ struct Generator {
   }
 };
 
-void check(unsigned seed) {
+// The kernel with its ranges split and typed at random, as an optimiser might: output loops into LOOP and UPCAST or
+// LANE, reduce loops into REDUCE and UNROLL.
+UOp relabel(const UOp& kernel, Generator& g) {
+  const UOp end = kernel.src(0);
+  std::unordered_map<const Node*, std::vector<UOp>> parts;
+  std::unordered_map<const Node*, UOp> done;
+  bool has_lanes = false;
+  const auto split = [&](const Node* r, bool is_output) {
+    const int64_t n = range_size(r), id = range_id(r);
+    const bool is_first = is_output && id == 0;
+    const AxisType outer_type = !is_output               ? AxisType::Reduce
+                                : is_first && g.below(2) ? AxisType::Global
+                                                         : AxisType::Loop;
+    const int64_t factor = int64_t{1} << g.below(4);
+    if (factor == 1 || n % factor != 0) {
+      parts[r] = {range(n, id, outer_type)};
+      done[r] = parts[r][0];
+      return;
+    }
+    const bool lanes = is_output && !has_lanes && g.below(2);
+    has_lanes |= lanes;
+    const UOp outer = range(n / factor, id, outer_type);
+    const UOp inner = range(factor, id + 100,
+                            !is_output ? AxisType::Unroll
+                            : lanes    ? AxisType::Lane
+                                       : AxisType::Upcast);
+    parts[r] = {outer, inner};
+    done[r] = outer * factor + inner;
+  };
+  std::vector<UOp> src;
+  for (const Node* n : toposort(kernel)) {
+    if (n->op == Op::Range) {
+      bool is_output = false;
+      for (size_t i = 1; i < end.n_src(); ++i) is_output |= end->src()[i] == n;
+      split(n, is_output);
+      continue;
+    }
+    src.clear();
+    for (size_t i = 0; i < n->n_src; ++i) {
+      const Node* s = n->src()[i];
+      if (i > 0 && (n->op == Op::End || n->op == Op::Reduce))
+        src.insert(src.end(), parts.at(s).begin(), parts.at(s).end());
+      else
+        src.push_back(done.at(s));
+    }
+    done[n] = UOp::make(n->op, n->dtype, src, n->arg);
+  }
+  return done.at(kernel.node());
+}
+
+void check(unsigned seed, bool with_labels, unsigned& n_vectorised) {
   Generator g{std::mt19937(seed)};
   static constexpr DType kTypes[] = {DType::Int32, DType::Float32, DType::Int8, DType::Float64, DType::Int64};
   g.dtype = kTypes[seed % 5];
@@ -116,8 +166,14 @@ void check(unsigned seed) {
   }
   evaluate_kernel(kernel, buffers);
 
-  const UOp program = lower_kernel(kernel, host_target());
+  const UOp labelled = with_labels ? relabel(kernel, g) : kernel;
+  SCOPED_TRACE(to_text(labelled));
+  ASSERT_EQ(find_illegal(labelled, Level::Kernel), "");
+  const UOp program = with_labels ? lower_optimized(labelled, host_target()) : lower_kernel(kernel, host_target());
   EXPECT_EQ(find_illegal(program.src(1), Level::Program), "") << to_text(program.src(1));
+  bool has_lanes = false;
+  for (const Node* n : toposort(program.src(1))) has_lanes |= is_elementwise(n->op) && !n->shape.empty();
+  n_vectorised += has_lanes;
   buffers[0] = got.data();
   // In two parts, as two threads would.
   const int64_t extent = ProgramInfo::of(program).extent,
@@ -130,12 +186,18 @@ void check(unsigned seed) {
         << to_text(program.src(1));
 }
 
-TEST(KernelLowerFuzz, GraphAndLinearStoreTheSame) {
+void check_all(bool with_labels) {
+  unsigned n_vectorised = 0;
   const char* const count = std::getenv("FUZZ_COUNT");
   const char* const start = std::getenv("FUZZ_SEED");
   const unsigned first = start ? static_cast<unsigned>(std::atoll(start)) : 0;
   const unsigned n = count ? static_cast<unsigned>(std::atoll(count)) : 300;
-  for (unsigned seed = first; seed < first + n && !testing::Test::HasFailure(); ++seed) check(seed);
+  for (unsigned seed = first; seed < first + n && !testing::Test::HasFailure(); ++seed)
+    check(seed, with_labels, n_vectorised);
+  EXPECT_TRUE(!with_labels || n_vectorised > n / 10) << n_vectorised;  // else this tests nothing
 }
+
+TEST(KernelLowerFuzz, GraphAndLinearStoreTheSame) { check_all(false); }
+TEST(KernelLowerFuzz, AnyLabelsStoreTheSame) { check_all(true); }
 
 }  // namespace
