@@ -1,0 +1,76 @@
+// Names and tensors of a model. A model shows its parts by `void visit(nn::Walk& walk)`:
+//   struct Net {
+//     nn::Linear l1{784, 128}, l2{128, 10};
+//     void visit(nn::Walk& w) { w("l1", l1), w("l2", l2); }
+//   };
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "whit/tensor.h"
+
+namespace whit::nn {
+
+/// Names and tensors in the order of the model. The handles are those of the model: assigning to one changes it.
+using StateDict = std::vector<std::pair<std::string, Tensor>>;
+
+/// Collects what a model shows. Names of nested parts are joined with dots; items of a vector are numbered.
+class Walk {
+ public:
+  explicit Walk(std::string prefix = {}) : prefix_(std::move(prefix)) {}
+
+  void operator()(std::string_view name, Tensor& t) {
+    if (t.defined()) found_.emplace_back(prefix_ + std::string(name), t);
+  }
+  template <class M>
+    requires requires(M& m, Walk& w) { m.visit(w); }
+  void operator()(std::string_view name, M& m) {
+    const size_t n = prefix_.size();
+    prefix_ += std::string(name) + ".";
+    m.visit(*this);
+    prefix_.resize(n);
+  }
+  template <class M>
+  void operator()(std::string_view name, std::vector<M>& list) {
+    const size_t n = prefix_.size();
+    prefix_ += std::string(name) + ".";
+    for (size_t i = 0; i < list.size(); ++i) (*this)(std::to_string(i), list[i]);
+    prefix_.resize(n);
+  }
+  StateDict take() && { return std::move(found_); }
+
+ private:
+  std::string prefix_;
+  StateDict found_;
+};
+
+/// All tensors of a model. `prefix` is put before every name as it is, with its own dot.
+template <class M>
+StateDict get_state_dict(M& model, std::string prefix = {}) {
+  Walk w(std::move(prefix));
+  model.visit(w);
+  return std::move(w).take();
+}
+template <class M>
+std::vector<Tensor> get_parameters(M& model) {
+  std::vector<Tensor> out;
+  for (auto& [name, t] : get_state_dict(model)) out.push_back(t);
+  return out;
+}
+
+/// Copies tensors into those of the same name. Shapes () and (1,) count as equal.
+/// errors: Key for a name of the model that `from` lacks, when strict; Value for another shape
+void load_state(const StateDict& into, const StateDict& from, bool strict = true);
+template <class M>
+void load_state_dict(M& model, const StateDict& from, bool strict = true) {
+  load_state(get_state_dict(model), from, strict);
+}
+
+/// Writes and reads a safetensors file. errors: Value for a weak dtype; Io
+void safe_save(const StateDict& tensors, const std::string& path,
+               const std::vector<std::pair<std::string, std::string>>& metadata = {});
+StateDict safe_load(const std::string& path, const TensorOptions& o = {});
+
+}  // namespace whit::nn
