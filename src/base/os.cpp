@@ -56,6 +56,20 @@ int cpu_count() {
   return cores;
 }
 
+int64_t memory_bytes() {
+  static const int64_t n_bytes = [] {
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    int64_t all = pages > 0 ? static_cast<int64_t>(pages) * static_cast<int64_t>(page_size()) : int64_t{1} << 30;
+    if (FILE* f = std::fopen("/sys/fs/cgroup/memory.max", "re")) {
+      long long limit = 0;
+      if (std::fscanf(f, "%lld", &limit) == 1 && limit > 0) all = std::min<int64_t>(all, limit);
+      std::fclose(f);
+    }
+    return all;
+  }();
+  return n_bytes;
+}
+
 int64_t now_ns() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

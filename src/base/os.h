@@ -8,6 +8,8 @@ namespace whit::os {
 
 /// Cores this process may use: the affinity mask, cut by the quota of its cgroup. At least 1.
 int cpu_count();
+/// Bytes of memory this process may fill: the machine's, cut by the limit of its cgroup.
+int64_t memory_bytes();
 /// A monotonic clock in nanoseconds.
 int64_t now_ns();
 /// The folder for caches of this user: $XDG_CACHE_HOME, else ~/.cache; "" where neither is known.

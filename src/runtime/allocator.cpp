@@ -58,7 +58,8 @@ void* LruAllocator::take(int64_t n_bytes, const BufferSpec& spec) {
 }
 
 void LruAllocator::give(void* handle, int64_t n_bytes, const BufferSpec& spec) {
-  if (flag::LRU() == 0 || spec.nolru || spec.zero) return do_free(handle, n_bytes, spec);
+  if (flag::LRU() == 0 || spec.nolru || spec.zero || n_bytes > max_kept_bytes()) return do_free(handle, n_bytes, spec);
+  if (kept_bytes() > max_kept_bytes() - n_bytes) free_cache();
   const std::lock_guard lock(mutex_);
   kept_[{n_bytes, spec}].push_back(handle);
   kept_bytes_ += n_bytes;

@@ -77,6 +77,9 @@ class LruAllocator : public Allocator {
   void* take(int64_t n_bytes, const BufferSpec& spec) override;
   void give(void* handle, int64_t n_bytes, const BufferSpec& spec) override;
 
+  /// The most that is kept: what is freed beyond it frees all that is kept first.
+  virtual int64_t max_kept_bytes() const { return INT64_MAX; }
+
  private:
   std::mutex mutex_;
   std::map<std::pair<int64_t, BufferSpec>, std::vector<void*>> kept_;

@@ -128,10 +128,25 @@ struct DiskCache::Impl {
     return true;
   }
 
+  int64_t number(const char* sql) {
+    sqlite3_stmt* stmt = nullptr;
+    int64_t value = 0;
+    if (sqlite3_prepare_v2(db, sql, -1, &stmt, nullptr) == SQLITE_OK && sqlite3_step(stmt) == SQLITE_ROW) {
+      value = sqlite3_column_int64(stmt, 0);
+    }
+    sqlite3_finalize(stmt);
+    return value;
+  }
+
   bool prepare_schema() {
     const auto run = [this](const char* sql) { return sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK; };
     if (!read_only) {
       if (!run("PRAGMA journal_mode=WAL") || !run("PRAGMA synchronous=NORMAL")) return false;
+      // Pages are used again, so the file stops growing; what is still needed is compiled again.
+      const int64_t n_pages = number("PRAGMA page_count") - number("PRAGMA freelist_count");
+      if (n_pages * number("PRAGMA page_size") > flag::CACHE_LIMIT_MB() * 1'000'000) {
+        run("DROP TABLE IF EXISTS entries_v1");
+      }
       if (!run("CREATE TABLE IF NOT EXISTS entries_v1(kind TEXT, key BLOB, value BLOB, digest BLOB, "
                "PRIMARY KEY(kind, key)) WITHOUT ROWID")) {
         return false;

@@ -32,6 +32,8 @@ void HostAllocator::do_free(void* handle, int64_t n_bytes, const BufferSpec&) {
   ::operator delete(handle, kAlign);
 }
 
+int64_t HostAllocator::max_kept_bytes() const { return os::memory_bytes() / 4; }
+
 void HostAllocator::copyin(void* to, const void* from_host, int64_t n_bytes) {
   std::memcpy(to, from_host, static_cast<size_t>(n_bytes));
 }

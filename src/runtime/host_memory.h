@@ -22,6 +22,8 @@ class HostAllocator : public LruAllocator {
  protected:
   void* do_alloc(int64_t n_bytes, const BufferSpec& spec) override;
   void do_free(void* handle, int64_t n_bytes, const BufferSpec& spec) override;
+  // The system promises more memory than there is, so an allocation does not fail before the process is ended.
+  int64_t max_kept_bytes() const override;
 };
 
 }  // namespace whit

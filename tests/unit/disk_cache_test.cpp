@@ -51,6 +51,24 @@ TEST(DiskCache, KeepsWhatItWasGiven) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
+TEST(DiskCache, ForgetsEverythingWhenItIsTooLarge) {
+  const TempFolder folder;
+  const std::string path = folder.path("cache.db");
+  {
+    DiskCache cache(path);
+    for (int i = 0; i < 30; ++i) cache.put("kernel", std::to_string(i), std::string(50'000, 'v'));
+  }
+  {
+    const FlagScope scope("CACHE_LIMIT_MB", int64_t{2});
+    EXPECT_TRUE(DiskCache(path).find("kernel", "0"));
+  }
+  const FlagScope scope("CACHE_LIMIT_MB", int64_t{1});
+  DiskCache cache(path);
+  EXPECT_FALSE(cache.find("kernel", "0"));
+  cache.put("kernel", "0", "v");
+  EXPECT_EQ(cache.find("kernel", "0"), "v");
+}
+
 TEST(DiskCache, LevelZeroUsesNoFile) {
   const TempFolder folder;
   const FlagScope scope("CACHELEVEL", int64_t{0});
