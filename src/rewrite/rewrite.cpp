@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mutex>
 
 #include "base/flags.h"
 #include "base/os.h"
@@ -14,6 +17,38 @@ namespace {
 
 thread_local RewriteTrace* current_trace = nullptr;
 std::atomic<int64_t> n_rewrites{0};  // of the process, counted only under RULE_LIMIT
+
+// TRACK_MATCH_STATS: how often each rule fired and what that took; printed at exit, the dearest first.
+class MatchStats {
+ public:
+  static MatchStats& get() {
+    static MatchStats* stats = new MatchStats;  // read by an exit handler: never destroyed
+    return *stats;
+  }
+  void add(std::string rule, int64_t time_ns) {
+    std::lock_guard lock(mutex_);
+    Count& c = counts_[std::move(rule)];
+    ++c.fired;
+    c.time_ns += time_ns;
+  }
+
+ private:
+  struct Count {
+    int64_t fired = 0, time_ns = 0;
+  };
+  MatchStats() {
+    std::atexit([] { get().print(); });
+  }
+  void print() {
+    std::vector<std::pair<std::string, Count>> rows(counts_.begin(), counts_.end());
+    std::sort(rows.begin(), rows.end(),
+              [](const auto& a, const auto& b) { return a.second.time_ns > b.second.time_ns; });
+    for (const auto& [rule, c] : rows)
+      fmt::print(stderr, "{:9} fired {:10.3f} ms  {}\n", c.fired, static_cast<double>(c.time_ns) * 1e-6, rule);
+  }
+  std::mutex mutex_{};
+  std::map<std::string, Count> counts_{};
+};
 
 struct Frame {
   enum Stage : uint8_t { Rules, Sources, Link };
@@ -36,6 +71,7 @@ struct Rewriter::Impl {
   size_t n_fired = 0;
   const int64_t limit = flag::REWRITE_STACK_LIMIT();
   const int64_t rule_limit = flag::RULE_LIMIT();
+  const int64_t track_stats = flag::TRACK_MATCH_STATS();
 
   Impl(const RuleSet& r, const RewriteOptions& o) : rules(r), options(o) {}
 
@@ -67,7 +103,8 @@ struct Rewriter::Impl {
   UOp apply(const Node* n, const Rule** fired, bool* stop) {
     if (rule_limit >= 0 && n_rewrites.load(std::memory_order_relaxed) >= rule_limit) return {};
     RuleCtx cx{options.ctx, options.name, false, options.vectors};
-    const int64_t start = current_trace ? os::now_ns() : 0;
+    const bool timed = current_trace || track_stats > 0;
+    const int64_t start = timed ? os::now_ns() : 0;
     UOp out = rules.rewrite(n, cx, fired);
     *stop = cx.stop;
     if (!out) return out;
@@ -75,10 +112,13 @@ struct Rewriter::Impl {
     if (rule_limit >= 0 && n_rewrites.fetch_add(1, std::memory_order_relaxed) + 1 == rule_limit)
       fmt::print(stderr, "rewrite {}: {} in pass '{}' is the last\n", rule_limit, rules.full_name(*fired),
                  options.name);
-    if (current_trace) {
-      const int64_t time_ns = os::now_ns() - start;
+    if (!timed) return out;
+    const int64_t time_ns = os::now_ns() - start;
+    if (track_stats > 0) MatchStats::get().add(rules.full_name(*fired), time_ns);
+    if (track_stats > 2)
+      fmt::print(stderr, "{}: {} {} -> {}\n", options.name, rules.full_name(*fired), name(n->op), name(out.op()));
+    if (current_trace)
       current_trace->events.push_back({options.name, rules.full_name(*fired), *fired, UOp(n), out, time_ns});
-    }
     return out;
   }
 

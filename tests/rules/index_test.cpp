@@ -218,6 +218,16 @@ TEST(Loops, OfOneStepGo) {
             end(store(index(param(1, DType::Float32, dims), two), value), std::vector{two}));
 }
 
+TEST(Loops, ThatAreNotUsedGo) {
+  const UOp a = loop(0, 5), b = loop(1, 2), x = param(0, DType::Float32, {}), n = param(0, DType::Int32, {});
+  const std::vector both{a, b};
+  EXPECT_EQ(simplify(reduce(x, "max", both)), x);
+  EXPECT_EQ(simplify(reduce(x, "add", both)), reduce(x, "add", both));  // ten roundings
+  EXPECT_EQ(simplify(reduce(n, "add", both)), n * 10);
+  const UOp masked = where(lt(a, 3), n, constant(DType::Int32, 0));
+  EXPECT_EQ(simplify(reduce(masked, "add", both)), reduce(masked * 2, "add", std::vector{a}));
+}
+
 TEST(Index, WindowsWithSplitLoops) {
   const UOp o = loop(0, 12), kk = loop(1, 2), outer = loop(2, 3), inner = loop(3, 4);
   EXPECT_SIMPLE(floor_div(o * 2 + kk, 2), "r0");

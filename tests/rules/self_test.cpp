@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <unordered_set>
 
+#include "ir/interpret.h"
 #include "ir/text.h"
 #include "rules/instance.h"
 #include "rules/rules.h"
@@ -14,8 +15,8 @@ namespace whit::test {
 namespace {
 
 // Rules over what `evaluate` of this test does not know; each has a test of its own.
-const std::unordered_set<std::string> kTestedByHand = {"loops/end-constant", "loops/reduce-constant",
-                                                       "cast/bitcast-same", "cast/bitcast-bitcast"};
+const std::unordered_set<std::string> kTestedByHand = {
+    "loops/end-constant", "loops/reduce-constant", "loops/reduce-unused", "cast/bitcast-same", "cast/bitcast-bitcast"};
 
 void expect_equal(const UOp& before, const UOp& after, Instances& random, int n_inputs, const std::string& what) {
   ASSERT_EQ(before.dtype(), after.dtype()) << what;
@@ -74,6 +75,61 @@ void test_rule(const RuleSet& table, const Rule& rule, Instances& random) {
 uint64_t seed() {
   const char* text = getenv("WHIT_FUZZ_SEED");
   return text ? strtoull(text, nullptr, 10) : 1;
+}
+
+// The same rules over tensors: some leaves get a shape, others stay scalars that are spread.
+TEST(Rules, ShapesAreKept) {
+  Instances random(seed() + 100);
+  for (const RuleSet* table : {&rules::algebra(), &rules::index(), &rules::gate(), &rules::cast()})
+    for (const Rule* rule : table->rules()) {
+      const auto variants = expand_variants(rule->lhs);
+      int n_fired = 0;
+      for (int t = 0; t < 2000 && n_fired < 10; ++t) {
+        const UOp scalar = random.make(variants[static_cast<size_t>(random.below(std::ssize(variants)))]);
+        if (!scalar) continue;
+        std::unordered_map<const Node*, UOp> shaped;
+        bool usable = true;
+        for (const Node* n : toposort(scalar)) {
+          usable &= n->op != Op::Index && n->op != Op::Load && n->op != Op::Range && n->op != Op::Threefry;
+          if (n->op != Op::Param && n->op != Op::Variable) continue;
+          if (random.chance(60)) shaped[n] = param(1000 + std::ssize(shaped), n->dtype, Dims{3});
+        }
+        if (!usable || shaped.empty()) continue;
+        const UOp before = substitute(scalar, shaped);
+        RuleCtx cx;
+        const UOp after = RuleSet("alone", std::span(rule, 1)).rewrite(before.node(), cx);
+        if (!after) continue;
+        ++n_fired;
+        const std::string what = table->full_name(rule);
+        const UOp full = graph_rewrite(before, rules::symbolic());
+        ASSERT_EQ(after.shape(), before.shape()) << what << "\n" << to_text(before) << "---\n" << to_text(after);
+        ASSERT_EQ(full.shape(), before.shape()) << what << "\n" << to_text(before) << "---\n" << to_text(full);
+        HostInputs inputs;
+        std::vector<std::vector<std::byte>> memory;
+        for (const Node* n : toposort(before)) {
+          if (n->op == Op::Variable) inputs.variables[std::string(n->arg.at(0).as_str())] = random.random_value(n).i;
+          if (n->op != Op::Param) continue;
+          const DType stored = strong_dtype(n->dtype, DType::Int64, DType::Float64);
+          auto& bytes = memory.emplace_back(static_cast<size_t>(n->shape.numel() * n_bytes(stored)));
+          for (int64_t e = 0; e < n->shape.numel(); ++e) {
+            Scalar one = random.random_value(n);
+            if (n->dtype == DType::WeakInt) one.i %= 1000;
+            one.dtype = stored;
+            write_element(stored, bytes.data(), e, one);
+          }
+          inputs.memory[n] = bytes.data();
+        }
+        const HostTensor want = evaluate_tensor(before, inputs);
+        for (const UOp& got_graph : {after, full}) {
+          const HostTensor got = evaluate_tensor(got_graph, inputs);
+          for (int64_t e = 0; e < want.shape.numel(); ++e)
+            ASSERT_TRUE(same_value(want.at(e), got.at(e)))
+                << what << ": " << show(want.at(e)) << " became " << show(got.at(e)) << "\n"
+                << to_text(before) << "---\n"
+                << to_text(got_graph);
+        }
+      }
+    }
 }
 
 TEST(Rules, EveryRuleProvesItself) {
