@@ -101,6 +101,9 @@ UOp cast_value(const UOp& x, DType dtype) {
   if (x.is_const() && !x.arg().is_invalid()) return fold_constants(Op::Cast, dtype, std::span<const UOp>(&x, 1));
   if (!x.shape().empty())
     if (const UOp c = base_const(x)) return broadcast_scalar(cast_value(c, dtype), x.shape());
+  // A choice between weak constants takes the width now; later it would have lost bits.
+  if (x.op() == Op::Where && is_weak(x.dtype()) && base_const(x.src(1)) && base_const(x.src(2)))
+    return where(x.src(0), cast_value(x.src(1), dtype), cast_value(x.src(2), dtype));
   return cast(x, dtype);
 }
 

@@ -1,0 +1,152 @@
+#include "tensor_checks.h"
+
+namespace whit {
+namespace {
+
+const float kInf = INFINITY;
+
+void expect_function(const char* name, Tensor (*fn)(const Tensor&), double (*want)(double), std::vector<double> at,
+                     double tolerance) {
+  SCOPED_TRACE(name);
+  std::vector<double> expected;
+  for (double& v : at) {
+    v = static_cast<float>(v);
+    expected.push_back(want(v));
+  }
+  const IntList shape(static_cast<int64_t>(at.size()));
+  expect_tensor(fn(Tensor::from(at, shape)), shape, expected, 1e-11);
+  for (double& v : expected) v = static_cast<float>(v);
+  expect_tensor(fn(Tensor::from(std::vector<float>(at.begin(), at.end()), shape)), shape, expected, tolerance);
+}
+
+#define WHIT_FN(method) #method, [](const Tensor& t) { return t.method(); }
+
+TEST(TensorMath, FunctionsOverTheirRange) {
+  const std::vector<double> wide = {-1e30, -90,  -20, -3, -1, -0.5, -1e-3, -1e-8, 0,
+                                    1e-8,  1e-3, 0.5, 1,  3,  20,   90,    1e30};
+  const std::vector<double> unit = {-1, -0.999, -0.5, -1e-4, 0, 1e-4, 0.5, 0.999, 1};
+  const std::vector<double> moderate = {-80, -20, -3, -1, -0.5, -1e-3, 0, 1e-3, 0.5, 1, 3, 20, 80};
+  expect_function(WHIT_FN(tanh), [](double x) { return std::tanh(x); }, wide, 1e-6);
+  expect_function(WHIT_FN(erf), [](double x) { return std::erf(x); }, wide, 1e-6);
+  expect_function(WHIT_FN(atan), [](double x) { return std::atan(x); }, wide, 1e-6);
+  expect_function(WHIT_FN(asinh), [](double x) { return std::asinh(x); }, wide, 1e-6);
+  expect_function(WHIT_FN(sigmoid), [](double x) { return 1 / (1 + std::exp(-x)); }, wide, 1e-6);
+  expect_function(WHIT_FN(asin), [](double x) { return std::asin(x); }, unit, 1e-6);
+  expect_function(WHIT_FN(acos), [](double x) { return std::acos(x); }, unit, 1e-6);
+  expect_function(WHIT_FN(exp), [](double x) { return std::exp(x); }, moderate, 1e-5);
+  expect_function(WHIT_FN(sinh), [](double x) { return std::sinh(x); }, moderate, 1e-5);
+  expect_function(WHIT_FN(cosh), [](double x) { return std::cosh(x); }, moderate, 1e-5);
+  expect_function(WHIT_FN(cos), [](double x) { return std::cos(x); }, moderate, 1e-6);
+  expect_function(WHIT_FN(acosh), [](double x) { return std::acosh(x); }, {1, 1.001, 2, 100, 1e30}, 1e-6);
+  expect_function(WHIT_FN(atanh), [](double x) { return std::atanh(x); }, {-0.999, -0.5, -1e-4, 0, 0.5, 0.999}, 1e-6);
+  expect_function(WHIT_FN(log), [](double x) { return std::log(x); }, {1e-30, 0.5, 1, 2, 1e30}, 1e-6);
+  expect_function(
+      WHIT_FN(softplus), [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }, wide, 1e-6);
+}
+
+TEST(TensorMath, NanGoesThrough) {
+  const Tensor x = f32({1, NAN, -2}, 3), n = f32({NAN}, 1);
+  for (const Tensor& t : {n.relu(), n.sign(), n.abs(), n.clip(0, 1), n.maximum(0), n.minimum(0), n.relu6(), n.elu(),
+                          n.round(), n.floor(), n.hardtanh(), n.tanh(), n.sigmoid(), n.leaky_relu(), x.max(), x.min()})
+    EXPECT_TRUE(std::isnan(t.item()));
+  EXPECT_EQ(x.argmax().item(), 1);
+  EXPECT_EQ(x.argmin().item(), 1);
+  expect_tensor(x.cummax().first, 3, {1, NAN, NAN});
+  expect_tensor(x.sort().first, 3, {-2, 1, NAN});
+  expect_tensor(n.le(n).cast(DType::Int32), 1, {0});
+  expect_tensor(n.ge(1).cast(DType::Int32), 1, {0});
+}
+
+TEST(TensorMath, SignsAndHalves) {
+  expect_tensor(f32({-2.5, -1.5, -0.5, 0.5, 1.5, 2.5}, 6).round(), 6, {-2, -2, -0.0, 0, 2, 2});
+  EXPECT_TRUE(std::signbit(f32({-0.4f}, 1).round().item()));
+  EXPECT_TRUE(std::signbit(f32({-0.0f}, 1).floor().item()));
+  EXPECT_FALSE(std::signbit(f32({-0.0f}, 1).abs().item()));
+  EXPECT_FALSE(std::signbit(f32({-0.0f}, 1).relu().item()));
+  expect_tensor(f32({3, -3}, 2).copysign(f32({-0.0f, 1}, 2)), 2, {-3, 3});
+  expect_tensor(f32({-kInf, 0, kInf}, 3).isinf(true, false).cast(DType::Int32), 3, {0, 0, 1});
+  expect_tensor(f32({kInf, -kInf}, 2).logaddexp(f32({kInf, -kInf}, 2)), 2, {kInf, -kInf});
+}
+
+TEST(TensorMath, Powers) {
+  expect_tensor(f32({-2, 0, 3}, 3).pow(3), 3, {-8, 0, 27});
+  expect_tensor(f32({2, 0}, 2).pow(-1), 2, {0.5, kInf});
+  expect_tensor(f32({4, 9}, 2).pow(0.5), 2, {2, 3}, 1e-6);
+  expect_tensor(f32({0, 2}, 2).pow(0), 2, {1, 1});
+  expect_tensor(i32({3, -2}, 2).pow(3), 2, {27, -8});
+  expect_tensor(Tensor(2).pow(f32({3, -1}, 2)), 2, {8, 0.5}, 1e-6);
+}
+
+TEST(TensorMath, Reductions) {
+  const Tensor x = f32({1, 2, 3, 4, 5, 6}, {2, 3});
+  expect_tensor(x.sum({0, 1}), {}, {21});
+  expect_tensor(x.mean(1, true), {2, 1}, {2, 5});
+  expect_tensor(x.var(1), 2, {1, 1});
+  expect_tensor(x.std(1, false, 0), 2, {std::sqrt(2.0 / 3), std::sqrt(2.0 / 3)}, 1e-6);
+  expect_tensor(x.prod(0), 3, {4, 10, 18});
+  expect_tensor(x.sum(std::initializer_list<int64_t>{}), {2, 3}, {1, 2, 3, 4, 5, 6});
+  expect_tensor(x.argmax(0), 3, {1, 1, 1});
+  expect_tensor(f32({2, 5, 5}, 3).argmax(), {}, {1});
+  expect_tensor(Tensor::zeros({0}).sum(), {}, {0});
+  expect_tensor(Tensor::zeros({0}).max(), {}, {-kInf});
+  expect_tensor(x.logsumexp(), {}, {6.456193316}, 1e-6);
+  expect_tensor(f32({-kInf, -kInf}, 2).logsumexp(), {}, {-kInf});
+  expect_tensor(f32({1000, 1000}, 2).softmax(), 2, {0.5, 0.5});
+}
+
+TEST(TensorMath, Scans) {
+  const Tensor x = f32({3, 1, 4, 1, 5}, 5);
+  expect_tensor(x.cumsum(), 5, {3, 4, 8, 9, 14});
+  expect_tensor(x.cumprod(0), 5, {3, 3, 12, 12, 60});
+  expect_tensor(x.cummax().second, 5, {0, 0, 2, 2, 4});
+  expect_tensor(x.cummin().second, 5, {0, 1, 1, 1, 1});
+  const Tensor ones = Tensor::ones({1500});
+  EXPECT_EQ(ones.cumsum()[1499].item(), 1500);  // in blocks
+  EXPECT_EQ(ones.cumsum()[700].item(), 701);
+}
+
+TEST(TensorMath, Order) {
+  const Tensor x = i32({3, 1, 2, 1}, 4);
+  const auto [v, i] = x.sort();
+  expect_tensor(v, 4, {1, 1, 2, 3});
+  expect_tensor(i, 4, {1, 3, 2, 0});
+  expect_tensor(x.sort(0, true).second, 4, {0, 2, 1, 3});
+  expect_tensor(x.topk(2).first, 2, {3, 2});
+}
+
+TEST(TensorMath, Contractions) {
+  const Tensor a = f32({1, 2, 3, 4, 5, 6}, {2, 3}), b = f32({1, 0, 0, 1, 1, 1}, {3, 2});
+  expect_tensor(a.matmul(b), {2, 2}, {4, 5, 10, 11});
+  expect_tensor(a.matmul(f32({1, 1, 1}, 3)), 2, {6, 15});
+  EXPECT_EQ(Tensor::ones({4, 1, 2, 3}).matmul(Tensor::ones({5, 3, 2})).shape().str(), "(4, 5, 2, 2)");
+  EXPECT_EQ(Tensor::from<int8_t>({100, 100}).matmul(Tensor::from<int8_t>({100, 100}), DType::Int32).item(), 20000);
+  expect_tensor(Tensor::einsum("ij,jk->ki", {a, b}), {2, 2}, {4, 10, 5, 11});
+  expect_tensor(Tensor::einsum("ii", {f32({1, 2, 3, 4}, {2, 2})}), {}, {5});
+  expect_tensor(Tensor::einsum("...i->...", {a}), 2, {6, 15});
+  const auto [q, r] = f32({3, 1, 4, 2}, {2, 2}).qr();
+  expect_tensor(q.matmul(r), {2, 2}, {3, 1, 4, 2}, 1e-5);
+}
+
+TEST(TensorRandom, Streams) {
+  // Threefry2x32 with 20 rounds, key (0, 1337), counters 0..19 in two halves.
+  const Tensor bits = Tensor::random_bits(Tensor::from<uint32_t>({0, 1337}), Tensor::from<uint64_t>({0}), 20);
+  const std::vector<uint64_t> got = bits.to_vector<uint64_t>();
+  EXPECT_EQ(got[0], 2221762175u);
+  EXPECT_EQ(got[1], 1752107825u);
+  EXPECT_EQ(got[10], 3544324138u);
+  Tensor::manual_seed(7);
+  const std::vector<double> a = Tensor::rand({6}).to_vector<double>(), b = Tensor::rand({6}).to_vector<double>();
+  Tensor::manual_seed(7);
+  EXPECT_EQ(Tensor::rand({6}).to_vector<double>(), a);
+  EXPECT_EQ(Tensor::rand({6}).to_vector<double>(), b);
+  EXPECT_NE(a, b);
+  // Two draws that are realised together are those that would be realised apart.
+  Tensor::manual_seed(7);
+  const Tensor both[] = {Tensor::rand({6}), Tensor::rand({6})};
+  Tensor::realize_all(both);
+  EXPECT_EQ(both[0].to_vector<double>(), a);
+  EXPECT_EQ(both[1].to_vector<double>(), b);
+}
+
+}  // namespace
+}  // namespace whit

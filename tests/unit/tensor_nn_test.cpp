@@ -1,0 +1,170 @@
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/flags.h"
+#include "tensor_checks.h"
+
+namespace whit {
+namespace {
+
+// The convolution as its definition has it.
+std::vector<double> conv_by_hand(const Tensor& x, const Tensor& w, int64_t stride, int64_t padding, int64_t groups) {
+  const auto xs = x.to_vector<double>(), ws = w.to_vector<double>();
+  const int64_t b = x.size(0), c = x.size(1), h = x.size(2), v = x.size(3);
+  const int64_t o = w.size(0), ci = w.size(1), kh = w.size(2), kw = w.size(3);
+  const int64_t oh = (h + 2 * padding - kh) / stride + 1, ow = (v + 2 * padding - kw) / stride + 1;
+  std::vector<double> out;
+  for (int64_t n = 0; n < b; ++n)
+    for (int64_t k = 0; k < o; ++k)
+      for (int64_t i = 0; i < oh; ++i)
+        for (int64_t j = 0; j < ow; ++j) {
+          double sum = 0;
+          for (int64_t q = 0; q < ci; ++q)
+            for (int64_t r = 0; r < kh; ++r)
+              for (int64_t s = 0; s < kw; ++s) {
+                const int64_t y = i * stride + r - padding, z = j * stride + s - padding;
+                if (y < 0 || y >= h || z < 0 || z >= v) continue;
+                const int64_t channel = k / (o / groups) * ci + q;
+                sum += xs[static_cast<size_t>(((n * c + channel) * h + y) * v + z)] *
+                       ws[static_cast<size_t>(((k * ci + q) * kh + r) * kw + s)];
+              }
+          out.push_back(sum);
+        }
+  return out;
+}
+
+TEST(TensorNn, ConvolutionIsItsDefinition) {
+  Tensor::manual_seed(1);
+  const Tensor x = Tensor::randn({2, 4, 6, 5}).realize(), w = Tensor::randn({6, 2, 3, 2}).realize();
+  const Tensor full = Tensor::randn({3, 4, 3, 3}).realize();
+  const Tensor y = x.conv2d(w, {.groups = 2, .stride = 2, .padding = 1});
+  expect_tensor(y, y.shape(), conv_by_hand(x, w, 2, 1, 2), 1e-5);
+  const Tensor z = x.conv2d(full);
+  expect_tensor(z, z.shape(), conv_by_hand(x, full, 1, 0, 1), 1e-5);
+}
+
+TEST(TensorNn, TransposedConvolutionIsTheGradient) {
+  Tensor::manual_seed(2);
+  const Tensor x = Tensor::randn({1, 2, 7, 7}).realize(), w = Tensor::randn({3, 2, 3, 3}).realize();
+  const Tensor y = x.conv2d(w, {.stride = 2, .padding = 1});
+  const Tensor g = Tensor::randn(y.shape()).realize();
+  const Tensor grad = y.gradient({x}, g)[0];
+  const Tensor t = g.conv_transpose2d(w, {}, {.stride = 2, .padding = 1});
+  expect_tensor(t, grad.shape(), grad.to_vector<double>(), 1e-5);
+}
+
+TEST(TensorNn, Pooling) {
+  const Tensor x = Tensor::arange(0, 16, 1, DType::Float32).reshape({1, 1, 4, 4}).clone();
+  expect_tensor(x.max_pool2d(), {1, 1, 2, 2}, {5, 7, 13, 15});
+  expect_tensor(x.max_pool2d_indices().second, {1, 1, 2, 2}, {5, 7, 13, 15});
+  expect_tensor(x.avg_pool2d(), {1, 1, 2, 2}, {2.5, 4.5, 10.5, 12.5});
+  expect_tensor(x.avg_pool2d({.kernel_size = {3, 3}, .stride = 2, .padding = 1, .count_include_pad = false}),
+                {1, 1, 2, 2}, {2.5, 4, 8.5, 10});
+  expect_tensor((x - 20).max_pool2d({.kernel_size = {3, 3}, .stride = 3, .padding = 1}), {1, 1, 2, 2},
+                {-15, -13, -7, -5});
+  EXPECT_EQ(x.max_pool2d({.kernel_size = {3, 3}, .stride = 2, .ceil_mode = true}).shape().str(), "(1, 1, 2, 2)");
+}
+
+TEST(TensorNn, Losses) {
+  const Tensor logits = f32({1, 2, 3, 1, 1, 1}, {2, 3}), y = i32({2, 0}, 2);
+  const double a = std::log(std::exp(-2.0) + std::exp(-1.0) + 1), b = std::log(3.0);
+  expect_tensor(logits.sparse_categorical_crossentropy(y), {}, {(a + b) / 2}, 1e-6);
+  expect_tensor(logits.cross_entropy(y, "none"), 2, {a, b}, 1e-6);
+  expect_tensor(logits.sparse_categorical_crossentropy(y, 0), {}, {a}, 1e-6);
+  expect_tensor(logits.log_softmax().nll_loss(y, f32({2, 1, 1}, 3)), {}, {(a + 2 * b) / 3}, 1e-6);
+  expect_tensor(f32({0.25f}, 1).binary_crossentropy(f32({1}, 1)), {}, {-std::log(0.25)}, 1e-6);
+  expect_tensor(f32({0}, 1).binary_crossentropy_logits(f32({1}, 1)), {}, {std::log(2.0)}, 1e-6);
+}
+
+TEST(TensorNn, Layers) {
+  nn::Linear l(2, 2);
+  l.weight.assign(f32({1, 2, 3, 4}, {2, 2}));
+  l.bias.assign(f32({10, 20}, 2));
+  expect_tensor(l(f32({1, 1}, {1, 2})), {1, 2}, {13, 27});
+  const nn::LayerNorm norm(4);
+  const Tensor n = norm(f32({1, 2, 3, 4}, {1, 4}));
+  expect_tensor(n.mean(), {}, {0}, 1e-6);
+  const nn::Embedding e(4, 2);
+  expect_tensor(e(i32({3, 1}, 2))[0], 2, e.weight[3].to_vector<double>());
+  const nn::Conv2d same(1, 1, 3, {.same_padding = true});
+  EXPECT_EQ(same(Tensor::ones({1, 1, 5, 5})).shape().str(), "(1, 1, 5, 5)");
+  const nn::LSTMCell cell(3, 2);
+  EXPECT_EQ(cell(Tensor::ones({4, 3})).first.shape().str(), "(4, 2)");
+}
+
+TEST(TensorNn, BatchNormTracks) {
+  nn::BatchNorm bn(1, {.momentum = 0.5});
+  const Tensor x = f32({0, 2, 4, 6}, {4, 1});
+  {
+    const FlagScope training("TRAINING", int64_t{1});
+    expect_tensor(bn(x), {4, 1}, {-1.3416, -0.4472, 0.4472, 1.3416}, 1e-3);
+  }
+  expect_tensor(bn.running_mean, 1, {1.5}, 1e-6);
+  expect_tensor(bn.running_var, 1, {0.5 + 0.5 * 20 / 3}, 1e-6);
+  expect_tensor(bn.num_batches_tracked, 1, {1});
+  EXPECT_FALSE(bn.running_mean.is_param());
+  expect_tensor(bn(f32({1.5}, {1, 1})), {1, 1}, {0}, 1e-6);
+}
+
+TEST(Optim, SgdWithMomentum) {
+  const FlagScope training("TRAINING", int64_t{1});
+  Tensor w = f32({1, 2}, 2);
+  nn::SGD opt({w}, {.lr = 0.1, .momentum = 0.9});
+  for (int i = 0; i < 2; ++i) {
+    opt.zero_grad();
+    (w * w).sum().backward();
+    opt.step();
+  }
+  // v = 2w; w -= 0.1 v; then v = 0.9 v + 2w
+  expect_tensor(w, 2, {0.8 - 0.1 * (0.9 * 2 + 1.6), 1.6 - 0.1 * (0.9 * 4 + 3.2)}, 1e-6);
+}
+
+TEST(Optim, AdamAndAdamW) {
+  const FlagScope training("TRAINING", int64_t{1});
+  for (const bool decay : {false, true}) {
+    Tensor w = f32({1}, 1);
+    double p = 1, m = 0, v = 0;
+    std::unique_ptr<nn::Optimizer> opt;
+    if (decay) {
+      opt = std::make_unique<nn::AdamW>(std::vector<Tensor>{w}, nn::AdamConfig{.lr = 0.1});
+    } else {
+      opt = std::make_unique<nn::Adam>(std::vector<Tensor>{w}, nn::AdamConfig{.lr = 0.1});
+    }
+    for (int i = 1; i <= 3; ++i) {
+      opt->zero_grad();
+      (w * w).sum().backward();
+      opt->step();
+      const double g = 2 * p;
+      m = 0.9 * m + 0.1 * g;
+      v = 0.999 * v + 0.001 * g * g;
+      const double up = m / (1 - std::pow(0.9, i)) / (std::sqrt(v / (1 - std::pow(0.999, i))) + 1e-8);
+      p -= 0.1 * (up + (decay ? 0.01 * p : 0));
+    }
+    expect_tensor(w, 1, {p}, 1e-5);
+  }
+}
+
+struct Net {
+  nn::Linear l1{2, 3};
+  std::vector<nn::Linear> more{nn::Linear(3, 1), nn::Linear(3, 1, false)};
+  void visit(nn::Walk& w) { w("l1", l1), w("more", more); }
+};
+
+TEST(State, NamesSaveAndLoad) {
+  Net a, b;
+  const nn::StateDict sd = nn::get_state_dict(a);
+  std::vector<std::string> names;
+  for (const auto& [name, t] : sd) names.push_back(name);
+  EXPECT_THAT(names, testing::ElementsAre("l1.weight", "l1.bias", "more.0.weight", "more.0.bias", "more.1.weight"));
+  EXPECT_EQ(nn::get_state_dict(a, "p.")[0].first, "p.l1.weight");
+  const std::string path = testing::TempDir() + "whit_state_test.safetensors";
+  nn::safe_save(sd, path, {{"k", "v"}});
+  nn::load_state_dict(b, nn::safe_load(path));
+  expect_tensor(b.l1.weight, {3, 2}, a.l1.weight.to_vector<double>());
+  std::filesystem::remove(path);
+  EXPECT_EQ(error_of(ErrorKind::Key, [&] { nn::load_state_dict(b, {}); }),
+            "[load_state_dict] there is no tensor 'l1.weight'");
+}
+
+}  // namespace
+}  // namespace whit
