@@ -1,0 +1,84 @@
+// Random tensor graphs: realize must give what the reference evaluator gives, with and without the optimisations of
+// kernels, on every renderer of the CPU. Seeds are fixed; WHIT_FUZZ_SECONDS=n takes fresh ones for n seconds and prints
+// them, WHIT_FUZZ_SEED=n runs one.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "base/flags.h"
+#include "fuzz/random_graph.h"
+
+using namespace whit;
+using namespace whit::fuzz;
+
+namespace {
+
+struct Path {
+  const char* name;
+  std::vector<std::pair<std::string, FlagValue>> flags;
+};
+
+#if WHIT_LLVM
+const Path kPaths[] = {{"llvm", {{"DEV", std::string("CPU:LLVM")}}},
+                       {"llvm NOOPT=1", {{"DEV", std::string("CPU:LLVM")}, {"NOOPT", int64_t{1}}}},
+                       {"c", {{"DEV", std::string("CPU:C")}}}};
+#else
+const Path kPaths[] = {{"c", {{"DEV", std::string("CPU:C")}}},
+                       {"c NOOPT=1", {{"DEV", std::string("CPU:C")}, {"NOOPT", int64_t{1}}}}};
+#endif
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Checks one graph on the given path. The last nodes are the roots: what others do not use, mostly.
+void check_seed(uint64_t seed, const Path& path, OpCounts* counts) {
+  KnownGraph g = random_graph({.seed = seed, .n_nodes = 8 + static_cast<int>(seed % 25)}, counts);
+  std::vector<UOp> roots;
+  std::vector<Known> known;
+  for (auto it = g.nodes.rbegin(); it != g.nodes.rend() && roots.size() < 3; ++it) {
+    if (is_weak(it->node.dtype()) || it->node.node()->device == 0 || it->node.shape().numel() == 0) continue;
+    roots.push_back(it->node);
+    known.push_back(*it);
+  }
+  if (roots.empty()) return;
+  const FlagScope flags(path.flags);
+  std::string what;
+  try {
+    const std::vector<Bytes> got = run_graph(g, roots, "CPU");
+    for (size_t i = 0; i < roots.size() && what.empty(); ++i) what = difference(known[i], got[i]);
+  } catch (const std::exception& e) {
+    what = e.what();
+  }
+  if (!what.empty())
+    ADD_FAILURE() << "seed " << seed << ", " << path.name << ": " << what
+                  << "\nsmallest graph: " << smallest_failure(g, "CPU");
+}
+
+TEST(FuzzGraph, RealizeEqualsTheReference) {
+  if (const char* s = std::getenv("WHIT_FUZZ_SEED")) {
+    for (const Path& p : kPaths) check_seed(std::strtoull(s, nullptr, 10), p, nullptr);
+    return;
+  }
+  OpCounts counts;
+  const char* fuzz_seconds = std::getenv("WHIT_FUZZ_SECONDS");
+  const double limit = fuzz_seconds ? std::strtod(fuzz_seconds, nullptr) : 30;
+  const double until = seconds() + limit;
+  uint64_t seed = fuzz_seconds ? std::random_device()() : 1;
+  if (fuzz_seconds) printf("first seed %llu\n", static_cast<unsigned long long>(seed));
+  int n = 0;
+  // Fixed seeds: as many as the time allows, at most 300.
+  for (; seconds() < until && (fuzz_seconds || n < 300) && !HasFailure(); ++n, ++seed)
+    check_seed(seed, kPaths[static_cast<size_t>(n % 8 == 7 ? std::size(kPaths) - 1 : static_cast<size_t>(n) % 2)],
+               &counts);
+  printf("%d graphs", n);
+  for (const auto& [op, count] : counts) printf(" %s:%lld", op.c_str(), static_cast<long long>(count));
+  printf("\n");
+}
+
+TEST(FuzzGraph, MakesEveryReachableOp) {
+  OpCounts counts;
+  for (uint64_t seed = 1; seed <= 150; ++seed) random_graph({.seed = seed}, &counts);
+  for (const Op op : reachable_ops()) EXPECT_GT(counts[std::string(name(op))], 0) << name(op);
+}
+
+}  // namespace
