@@ -1,5 +1,6 @@
 // State: random programs of views, assignments, set, lazy values and realize, against plain arrays that do everything
 // at once. Reading a tensor must show what the order of the program says, whenever it is read.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
