@@ -1,0 +1,37 @@
+"""How bench/run.py talks with a peer: the peer prepares its workloads when it is asked for the first time, then runs
+them on demand, so that two peers can take turns within one run.
+
+  <- {"ready": ..., "version": ...}      when imports are done
+  -> WORK N                              run workload WORK n times
+  <- {"seconds": [...], "first_s": ...}  each run's time; first_s: the time of preparing and of the very first run
+"""
+import json
+import sys
+import time
+
+
+def serve(name, version, workloads):
+  """`workloads`: name -> function that prepares it and returns a function which runs it once, to the end."""
+  out = sys.stdout
+  sys.stdout = sys.stderr
+  prepared = {}
+  print(json.dumps({"ready": name, "version": version}), file=out, flush=True)
+  for line in sys.stdin:
+    work, n = line.split()
+    try:
+      reply = {}
+      if work not in prepared:
+        start = time.perf_counter()
+        prepared[work] = workloads[work]()
+        prepared[work]()
+        reply["first_s"] = time.perf_counter() - start
+        for _ in range(3): prepared[work]()
+      seconds = []
+      for _ in range(int(n)):
+        start = time.perf_counter()
+        prepared[work]()
+        seconds.append(time.perf_counter() - start)
+      reply["seconds"] = seconds
+    except Exception as error:  # a peer that cannot do it is a row of the table too
+      reply = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(reply), file=out, flush=True)

@@ -1,0 +1,56 @@
+"""PyTorch, eager, on two threads: the workloads that bench/run.py compares whit with."""
+import os
+
+import peer_protocol
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+import torch
+from torch import nn
+
+torch.set_num_threads(2)
+torch.manual_seed(0)
+
+
+def network():
+  return nn.Sequential(
+    nn.Conv2d(1, 32, 5), nn.ReLU(), nn.Conv2d(32, 32, 5), nn.ReLU(), nn.BatchNorm2d(32), nn.MaxPool2d(2),
+    nn.Conv2d(32, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU(), nn.BatchNorm2d(64), nn.MaxPool2d(2),
+    nn.Flatten(), nn.Linear(576, 10))
+
+
+def train_step(batch=512, images=8192):
+  """A step as whit's: a random batch is drawn inside of it."""
+  model = network()
+  optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+  x, y = torch.rand(images, 1, 28, 28), torch.randint(0, 10, (images,))
+
+  def step():
+    pick = torch.randint(0, images, (batch,))
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x[pick]), y[pick])
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+  return step
+
+
+def matmul(n):
+  a, b = torch.randn(n, n), torch.randn(n, n)
+
+  def run():
+    with torch.inference_mode(): return a @ b
+  return run
+
+
+def tiny():
+  """Three small operations, each of which is one kernel."""
+  x = torch.randn(16)
+
+  def run():
+    with torch.inference_mode(): return ((x + 1).sum() * x).sum()
+  return run
+
+
+if __name__ == "__main__":
+  peer_protocol.serve("PyTorch eager", torch.__version__,
+                      {"train": train_step, "matmul1024": lambda: matmul(1024), "tiny": tiny})

@@ -1,0 +1,25 @@
+// The catalogue: one row an operation of Tensor, with the shapes, dtypes and values it is tested with.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "whit/tensor.h"
+
+namespace whit::ops {
+
+enum Kinds : unsigned { kFloat = 1, kInt = 2, kBool = 4, kNumber = kFloat | kInt, kAny = kNumber | kBool };
+
+struct Row {
+  std::string name;
+  std::vector<Dims> shapes;  ///< of the inputs
+  unsigned kinds;            ///< dtypes that it takes
+  Tensor (*fn)(const std::vector<Tensor>&);
+  double low = -2, high = 2;  ///< range of the inputs
+  bool has_gradient = true;   ///< of its float inputs; checked numerically too
+  double n_epsilons = 16;     ///< allowed difference to the reference in units of the dtype's epsilon
+  bool all_dtypes = false;    ///< else float32 and int32 only
+};
+
+const std::vector<Row>& catalogue();
+
+}  // namespace whit::ops

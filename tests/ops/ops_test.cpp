@@ -1,0 +1,285 @@
+// Every row of the catalogue on every path that runs kernels (CPU through LLVM, CPU through C, the REF device), value
+// and gradient, against the reference evaluator on the tensor graph. LLVM and C must agree bit for bit. Gradients are
+// also compared with finite differences, computed by the reference evaluator in float64.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "base/flags.h"
+#include "base/log.h"
+#include "ir/interpret.h"
+#include "ops/catalogue.h"
+#include "runtime/buffer.h"
+#include "runtime/counters.h"
+#include "runtime/device.h"
+
+using namespace whit;
+using namespace whit::ops;
+
+namespace {
+
+constexpr DType kDTypes[] = {DType::Float32, DType::Int32, DType::Float64, DType::Float16, DType::BFloat16,
+                             DType::Bool,    DType::Int8,  DType::UInt8,   DType::Int64,   DType::UInt32};
+
+bool takes(const Row& row, DType dt) {
+  const unsigned kind = dt == DType::Bool ? kBool : is_float(dt) ? kFloat : kInt;
+  const bool usual = dt == DType::Float32 || dt == DType::Int32;
+  const bool only_kind = row.kinds == kBool || (dt == DType::Bool && (row.kinds & kBool));
+  return (row.kinds & kind) && (row.all_dtypes || usual || only_kind);
+}
+
+// The same numbers for every path: distinct enough that maxima are unique.
+std::vector<Tensor> inputs_of(const Row& row, DType dt, const std::string& device) {
+  std::vector<Tensor> inputs;
+  std::mt19937_64 rng(std::hash<std::string>()(row.name) % 1000 + 1);
+  for (const Dims& shape : row.shapes) {
+    const int64_t n = Shape(shape).numel();
+    std::vector<std::byte> bytes(static_cast<size_t>(n * n_bytes(dt)));
+    for (int64_t i = 0; i < n; ++i) {
+      const double unit = static_cast<double>(rng() >> 11) * 0x1p-53;
+      const double low = is_unsigned(dt) ? std::max(row.low, 0.0) : row.low;
+      double v = low + (row.high - low) * unit;
+      if (!is_float(dt)) v = std::floor(v);
+      write_element(dt, bytes.data(), i,
+                    dt == DType::Bool ? Scalar::of(dt, static_cast<int64_t>(rng() & 1)) : Scalar::of(dt, v));
+    }
+    inputs.push_back(Tensor::from_bytes(bytes.data(), dt, IntList(shape), {.device = device}));
+  }
+  return inputs;
+}
+
+// Weights 1, 2, 3 .. that make every element of a result count differently in the loss.
+Tensor loss_of(const Tensor& y) {
+  const Tensor w = (Tensor::arange(y.numel()) % Tensor(7) + 1).cast(y.dtype()).reshape(IntList(y.shape()));
+  return (y * w).sum();
+}
+
+// The value, and the gradients of float inputs.
+std::vector<Tensor> outputs_of(const Row& row, const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> out{row.fn(inputs)};
+  if (row.has_gradient && inputs[0].is_floating_point() && out[0].is_floating_point())
+    for (const Tensor& g : loss_of(out[0]).gradient(inputs)) out.push_back(g);
+  return out;
+}
+
+// Contents of the buffers that the graphs read.
+struct HostMemory {
+  std::map<const Node*, std::vector<std::byte>> bytes;
+  HostInputs inputs;
+  explicit HostMemory(std::span<const UOp> roots) {
+    for (const Node* n : toposort(roots)) {
+      if (n->op != Op::Buffer) continue;
+      auto& b = bytes[n];
+      b.resize(static_cast<size_t>(n->shape.numel() * n_bytes(n->dtype)));
+      const auto memory = std::static_pointer_cast<Buffer>(payload(UOp(n)));
+      if (memory && memory->is_allocated()) memory->copyout(b.data(), static_cast<int64_t>(b.size()));
+      inputs.memory[n] = b.data();
+    }
+  }
+};
+
+std::vector<HostTensor> reference(const std::vector<Tensor>& tensors) {
+  std::vector<UOp> roots;
+  for (const Tensor& t : tensors) roots.push_back(t.uop());
+  HostMemory memory(roots);
+  return evaluate_tensor(roots, memory.inputs);
+}
+
+struct Case {
+  const Row* row;
+  DType dtype;
+  std::vector<HostTensor> want;
+  std::string label() const { return fmt::format("{} of {}", row->name, name(dtype)); }
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = [] {
+    std::vector<Case> list;
+    for (const Row& row : catalogue())
+      for (const DType dt : kDTypes)
+        if (takes(row, dt)) list.push_back({&row, dt, reference(outputs_of(row, inputs_of(row, dt, "CPU")))});
+    return list;
+  }();
+  return all;
+}
+
+std::string compare(const Case& c, const HostTensor& want, const std::vector<std::byte>& got, double n_epsilons) {
+  const DType dt = is_weak(want.dtype) ? strong_dtype(want.dtype) : want.dtype;
+  const int64_t n = want.shape.numel();
+  if (static_cast<int64_t>(got.size()) != n * n_bytes(dt))
+    return fmt::format("{} bytes instead of {}", got.size(), n * n_bytes(dt));
+  double largest = 0;
+  for (int64_t i = 0; i < n; ++i)
+    if (const double v = std::fabs(want.at(i).as_double()); std::isfinite(v)) largest = std::max(largest, v);
+  // Narrow inputs make their error on the way, whatever the dtype of the result.
+  double eps = is_float(dt) ? std::ldexp(1.0, -info(dt).mantissa_bits) : 0;
+  if (is_float(c.dtype) && is_float(dt)) eps = std::max(eps, std::ldexp(1.0, -info(c.dtype).mantissa_bits));
+  for (int64_t i = 0; i < n; ++i) {
+    const double a = want.at(i).as_double(), b = read_element(dt, got.data(), i).as_double();
+    if (std::isnan(a) ? std::isnan(b) : a == b) continue;
+    if (std::fabs(a - b) <= n_epsilons * eps * std::max(largest, 1e-3)) continue;
+    return fmt::format("element {} of {}: expected {:.9g}, got {:.9g}", i, want.shape.str(), a, b);
+  }
+  return "";
+}
+
+using Results = std::vector<std::vector<std::vector<std::byte>>>;  // [case][output] bytes
+
+// Runs all cases of a path, many at a time so that kernels compile in parallel.
+Results run_path(const std::string& path, const std::string& device,
+                 const std::vector<std::pair<std::string, FlagValue>>& flags, bool (*wanted)(const Case&)) {
+  const FlagScope scope(flags);
+  const int64_t kernels = counters().kernel_count.load();
+  Results results(cases().size());
+  int failures = 0;
+  auto run_cases = [&](std::span<const size_t> some) {
+    std::vector<std::vector<Tensor>> inputs, outputs;
+    std::vector<Tensor> all;
+    for (const size_t i : some) {
+      inputs.push_back(inputs_of(*cases()[i].row, cases()[i].dtype, device));
+      outputs.push_back(outputs_of(*cases()[i].row, inputs.back()));
+      for (Tensor& t : outputs.back()) {
+        if (!t.device()) t = t.clone(device);  // a gradient that is a constant
+        all.push_back(t);
+      }
+    }
+    Tensor::realize_all(all);
+    for (size_t k = 0; k < some.size(); ++k)
+      for (const Tensor& t : outputs[k]) results[some[k]].push_back(t.bytes());
+  };
+  std::vector<size_t> batch;
+  auto flush = [&] {
+    try {
+      if (!batch.empty()) run_cases(batch);
+    } catch (const std::exception&) {
+      for (const size_t i : batch) {  // one by one, to know which
+        results[i].clear();
+        try {
+          run_cases(std::span(&i, 1));
+        } catch (const std::exception& e) {
+          results[i].clear();
+          if (++failures <= 40) ADD_FAILURE() << path << ": " << cases()[i].label() << ": " << e.what();
+        }
+      }
+    }
+    batch.clear();
+  };
+  for (size_t i = 0; i < cases().size(); ++i) {
+    if (!wanted(cases()[i])) continue;
+    batch.push_back(i);
+    if (batch.size() == 24) flush();
+  }
+  flush();
+  size_t n_run = 0;
+  for (size_t i = 0; i < cases().size(); ++i) {
+    const Case& c = cases()[i];
+    if (results[i].empty()) continue;
+    ++n_run;
+    for (size_t k = 0; k < c.want.size(); ++k) {
+      const std::string wrong = compare(c, c.want[k], results[i][k], c.row->n_epsilons * (k ? 8 : 1));
+      if (!wrong.empty() && ++failures <= 40)
+        ADD_FAILURE() << path << ": " << c.label() << (k ? fmt::format(", gradient of input {}", k - 1) : "") << ": "
+                      << wrong;
+    }
+  }
+  if (failures > 40) ADD_FAILURE() << path << ": " << failures << " failures in all";
+  fmt::print("{}: {} of {} cases, {} kernels\n", path, n_run, cases().size(), counters().kernel_count.load() - kernels);
+  return results;
+}
+
+bool every_case(const Case&) { return true; }
+bool usual_dtypes(const Case& c) { return c.dtype == DType::Float32 || c.dtype == DType::Int32; }
+// Compiling C is slow: all rows in the usual dtypes, some in the others.
+bool for_c(const Case& c) { return usual_dtypes(c) || std::hash<std::string>()(c.label()) % 8 == 0; }
+
+Results& llvm_results() {
+  static Results results = run_path("CPU:LLVM", "CPU", {{"DEV", std::string("CPU:LLVM")}}, every_case);
+  return results;
+}
+
+TEST(Ops, LlvmEqualsTheReference) {
+  if (!WHIT_LLVM) GTEST_SKIP() << "built without LLVM";
+  llvm_results();
+  EXPECT_EQ(code_path("CPU").renderer, "LLVM");
+}
+
+TEST(Ops, CEqualsTheReferenceAndLlvmBitForBit) {
+  const Results c = run_path("CPU:C", "CPU", {{"DEV", std::string("CPU:C")}}, for_c);
+  if (!WHIT_LLVM) return;
+  const Results& llvm = llvm_results();
+  int failures = 0;
+  for (size_t i = 0; i < c.size(); ++i) {
+    if (c[i].empty() || llvm[i].empty()) continue;
+    for (size_t k = 0; k < c[i].size(); ++k) {
+      const HostTensor& want = cases()[i].want[k];
+      const DType dt = is_weak(want.dtype) ? strong_dtype(want.dtype) : want.dtype;
+      if (c[i][k] == llvm[i][k]) continue;
+      for (int64_t e = 0, n = want.shape.numel(); e < n; ++e) {  // NaNs have many forms
+        const Scalar a = read_element(dt, c[i][k].data(), e), b = read_element(dt, llvm[i][k].data(), e);
+        if (is_float(dt)
+                ? (std::isnan(a.f) && std::isnan(b.f)) || std::bit_cast<uint64_t>(a.f) == std::bit_cast<uint64_t>(b.f)
+                : a.i == b.i)
+          continue;
+        if (++failures <= 20)
+          ADD_FAILURE() << cases()[i].label() << ", output " << k << ", element " << e << ": C gives "
+                        << fmt::format("{:.17g}", a.as_double()) << ", LLVM " << fmt::format("{:.17g}", b.as_double());
+        break;
+      }
+    }
+  }
+  EXPECT_EQ(failures, 0);
+}
+
+TEST(Ops, UnoptimisedKernelsEqualTheReference) {
+  const std::string dev = WHIT_LLVM ? "CPU:LLVM" : "CPU:C";
+  run_path(dev + " NOOPT=1", "CPU", {{"DEV", dev}, {"NOOPT", int64_t{1}}}, usual_dtypes);
+}
+
+TEST(Ops, RefDeviceEqualsTheReference) { run_path("REF", "REF", {}, usual_dtypes); }
+
+TEST(Ops, NoPathFellBack) { EXPECT_EQ(said_so_far().find("no compiler"), std::string::npos) << said_so_far(); }
+
+// Gradients against central differences, both computed by the reference evaluator in float64.
+TEST(Ops, GradientsEqualFiniteDifferences) {
+  int failures = 0;
+  for (const Row& row : catalogue()) {
+    if (!row.has_gradient || !(row.kinds & kFloat)) continue;
+    const std::vector<Tensor> inputs = inputs_of(row, DType::Float64, "CPU");
+    try {
+      const Tensor loss = loss_of(row.fn(inputs));
+      const std::vector<HostTensor> gradients = reference(loss.gradient(inputs));
+      const UOp root = loss.uop();
+      HostMemory memory(std::span(&root, 1));
+      for (size_t k = 0; k < inputs.size(); ++k) {
+        // The buffer of this input.
+        const NodeList below = toposort(inputs[k].uop());
+        const auto it = std::find_if(below.begin(), below.end(), [](const Node* n) { return n->op == Op::Buffer; });
+        if (it == below.end() || !memory.bytes.count(*it)) continue;
+        std::byte* const data = memory.bytes[*it].data();
+        const int64_t n = inputs[k].numel();
+        for (int64_t e = 0; e < n; e += std::max<int64_t>(1, n / 5)) {
+          const double h = 1e-5, x = read_element(DType::Float64, data, e).f;
+          double at[2];
+          for (const int side : {0, 1}) {
+            write_element(DType::Float64, data, e, Scalar::of(DType::Float64, side ? x + h : x - h));
+            at[side] = evaluate_tensor(root, memory.inputs).at(0).as_double();
+          }
+          write_element(DType::Float64, data, e, Scalar::of(DType::Float64, x));
+          const double want = (at[1] - at[0]) / (2 * h), got = gradients[k].at(e).as_double();
+          if (std::fabs(want - got) <= 1e-4 * std::max(1.0, std::max(std::fabs(want), std::fabs(at[0]) * 1e-3)))
+            continue;
+          if (++failures <= 20)
+            ADD_FAILURE() << row.name << ", input " << k << ", element " << e << ": gradient " << got
+                          << ", difference quotient " << want;
+        }
+      }
+    } catch (const std::exception& e) {
+      if (++failures <= 20) ADD_FAILURE() << row.name << ": " << e.what();
+    }
+  }
+  EXPECT_EQ(failures, 0);
+}
+
+}  // namespace
