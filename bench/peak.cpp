@@ -21,8 +21,9 @@ constexpr int kChains = 12;  // latency times throughput of two units, with some
     for (int64_t r = 0; r < rounds; ++r) {                                                                            \
       asm volatile("" ::: "memory");                                                                                  \
       WHIT_CHAIN(0)                                                                                                   \
-      WHIT_CHAIN(1) WHIT_CHAIN(2) WHIT_CHAIN(3) WHIT_CHAIN(4) WHIT_CHAIN(5) WHIT_CHAIN(6) WHIT_CHAIN(7) WHIT_CHAIN(8) \
-          WHIT_CHAIN(9) WHIT_CHAIN(10) WHIT_CHAIN(11)                                                                 \
+      WHIT_CHAIN(1)                                                                                                   \
+      WHIT_CHAIN(2) WHIT_CHAIN(3) WHIT_CHAIN(4) WHIT_CHAIN(5) WHIT_CHAIN(6) WHIT_CHAIN(7) WHIT_CHAIN(8) WHIT_CHAIN(9) \
+          WHIT_CHAIN(10) WHIT_CHAIN(11)                                                                               \
     }                                                                                                                 \
     volatile float sink = 0;                                                                                          \
     for (Vec & v : acc) sink = sink + v[0];                                                                           \

@@ -1,0 +1,122 @@
+// Counted numbers: kernels, bytes that they move, peak memory. They stand in tests/perf/counts.txt and do not depend on
+// the machine; WHIT_BLESS=1 (or `./dev bless perf`) rewrites the file. Times are for bench/.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "base/flags.h"
+#include "runtime/counters.h"
+#include "whit/tensor.h"
+
+using namespace whit;
+
+namespace {
+
+constexpr const char* kFile = "tests/perf/counts.txt";
+
+Tensor random(const IntList& shape) { return Tensor::rand(shape).realize(); }
+
+struct Count {
+  std::string text;
+  int64_t kernels = 0;
+};
+
+// Counts what `fn` runs; its inputs are in memory before.
+template <class Fn>
+Count count(Fn&& fn) {
+  const int64_t memory = counters().mem_used.load();
+  counters().reset();
+  counters().reset_peak();
+  fn();
+  const int64_t peak = counters().mem_peak.load() - memory;
+  return {fmt::format("{} kernels, {} bytes moved, {} bytes at most", counters().kernel_count.load(),
+                      counters().global_mem.load(), peak),
+          counters().kernel_count.load()};
+}
+
+std::map<std::string, std::string> expected() {
+  std::map<std::string, std::string> lines;
+  std::ifstream in(kFile);
+  for (std::string line; std::getline(in, line);)
+    if (const size_t colon = line.find(": "); colon != std::string::npos && line[0] != '#')
+      lines[line.substr(0, colon)] = line.substr(colon + 2);
+  return lines;
+}
+
+class PerfCounts : public testing::Test {
+ protected:
+  static std::map<std::string, std::string>& measured() {
+    static std::map<std::string, std::string> m;
+    return m;
+  }
+  template <class Fn>
+  void check(const std::string& name, int64_t most_kernels, Fn&& fn) {
+    const Count c = count(fn);
+    measured()[name] = c.text;
+    EXPECT_LE(c.kernels, most_kernels) << name;
+    if (std::getenv("WHIT_BLESS")) return;
+    const auto want = expected();
+    const auto it = want.find(name);
+    EXPECT_TRUE(it != want.end()) << name << " is not in " << kFile << "; it is: " << c.text << " (./dev bless perf)";
+    if (it != want.end()) EXPECT_EQ(c.text, it->second) << name << " (./dev bless perf)";
+  }
+  static void TearDownTestSuite() {
+    if (!std::getenv("WHIT_BLESS")) return;
+    std::ofstream out(kFile);
+    out << "# Counted numbers of tests/perf, one case a line. Rewritten by ./dev bless perf.\n";
+    for (const auto& [name, text] : measured()) out << name << ": " << text << "\n";
+  }
+};
+
+TEST_F(PerfCounts, Elementwise) {
+  Tensor x = random({64, 256}), y = random({64, 256});
+  check("elementwise chain", 1, [&] { ((x * y + 1).relu() - y.exp2()).sqrt().realize(); });
+  check("outputs that share loads", 1, [&] {
+    const Tensor s = x + y;
+    Tensor::realize_all(std::vector<Tensor>{s, s * 2, s.relu()});
+  });
+}
+
+TEST_F(PerfCounts, Reductions) {
+  Tensor x = random({64, 256});
+  check("sum of rows", 1, [&] { (x * 2).sum(1).realize(); });
+  check("softmax", 2, [&] { x.softmax().realize(); });
+  check("log_softmax", 2, [&] { x.log_softmax().realize(); });
+  check("layernorm", 2, [&] { x.layernorm().realize(); });
+  check("argmax", 2, [&] { x.argmax(1).realize(); });
+}
+
+TEST_F(PerfCounts, Matmul) {
+  Tensor a = random({96, 64}), b = random({64, 128}), bias = random(128);
+  check("matmul + bias + relu", 1, [&] { (a.matmul(b) + bias).relu().realize(); });
+  check("matmul as broadcast, product and sum", 1,
+        [&] { (a.reshape({96, 1, 64}) * b.T().reshape({1, 128, 64})).sum(2).realize(); });
+  check("gather of rows", 1, [&] { (a[Tensor::from<int32_t>({5, 3, 90})] * 2).realize(); });
+}
+
+TEST_F(PerfCounts, Convolution) {
+  Tensor x = random({4, 8, 16, 16}), w = random({12, 8, 3, 3}), bias = random(12);
+  check("conv2d + bias + relu", 1, [&] { x.conv2d(w, bias, {.padding = 1}).relu().realize(); });
+  check("conv2d with gradients", 6, [&] {
+    const Tensor loss = x.conv2d(w, bias, {.padding = 1}).relu().sum();
+    Tensor::realize_all(loss.gradient({x, w, bias}));
+  });
+  check("conv2d + relu + max_pool2d", 2, [&] { x.conv2d(w, bias).relu().max_pool2d().realize(); });
+}
+
+TEST_F(PerfCounts, Attention) {
+  Tensor q = random({1, 2, 32, 16}), k = random({1, 2, 32, 16}), v = random({1, 2, 32, 16});
+  check("attention", 4, [&] { q.scaled_dot_product_attention(k, v, {.is_causal = true}).realize(); });
+}
+
+TEST_F(PerfCounts, Assignment) {
+  Tensor x = random({64, 64}), y = random({64, 64});
+  check("assign in place", 1, [&] { x.assign(x * 2 + y).realize(); });
+  check("set of rows", 1, [&] { x.set({Slice{3, 9}}, y[Slice{0, 6}]).realize(); });
+}
+
+}  // namespace
