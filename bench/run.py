@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""Measures whit beside its peers, each ratio within one run.
+
+  bench/run.py [ROW...] [--pairs N] [--build DIR]
+
+Rows: see ROWS below, or --list; without names all but `build` run. Two peers that are compared take turns, run by run,
+so that a change of the machine's load meets both; minima and medians are printed, and the ratio of both.
+The table goes to bench/results/latest.md and, with all numbers, latest.json. Peers come from .venv-bench (make
+bench-peers); one that is not installed is left out.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HERE = ROOT / "bench"
+RESULTS = HERE / "results"
+VENV, PEERS = ROOT / ".venv/bin/python", ROOT / ".venv-bench/bin/python"
+
+
+class Peer:
+  """A process that runs workloads on demand (peer_protocol.py); None as `command` is a peer that is not there."""
+
+  def __init__(self, name, command, env=None):
+    self.name, self.process = name, None
+    try:
+      self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+                                      env={**os.environ, **(env or {})}, stderr=None if os.environ.get("BENCH_VERBOSE") else subprocess.DEVNULL)
+      hello = json.loads(self.process.stdout.readline() or "{}")
+      self.name = f"{hello['ready']} {hello['version']}".strip()
+    except (OSError, KeyError, ValueError):
+      self.process = None
+
+  def run(self, work, n):
+    """Seconds of n runs, or an error text."""
+    if self.process is None: return "not there"
+    try:
+      self.process.stdin.write(f"{work} {n}\n")
+      self.process.stdin.flush()
+      reply = json.loads(self.process.stdout.readline() or '{"error": "died"}')
+    except (OSError, ValueError) as error:
+      return str(error)
+    return reply.get("error") or reply["seconds"]
+
+  def close(self):
+    if self.process is not None:
+      self.process.stdin.close()
+      try: self.process.wait(10)
+      except subprocess.TimeoutExpired: self.process.kill()
+
+
+def peer(name, build):
+  if name == "torch": return Peer(name, [PEERS, HERE / "peer_torch.py"])
+  if name == "tinygrad": return Peer(name, [PEERS, HERE / "peer_tinygrad.py"])
+  if name == "whit-python": return Peer(name, [VENV, HERE / "peer_whit.py"], {"PYTHONPATH": f"{ROOT / 'python'}:{HERE}"})
+  return Peer(name, [build / "bench/serve"])
+
+
+def take_turns(work, names, build, pairs, each=1, pause_s=0.05):
+  """name -> {"name", "seconds": [...]} or {"error": ...}. Every round runs each peer once, in turn."""
+  peers = {n: peer(n, build) for n in names}
+  seconds, errors = {n: [] for n in names}, {}
+  for n in names:  # prepares; these runs do not count
+    got = peers[n].run(work, 1)
+    if isinstance(got, str): errors[n] = got
+  for _ in range(pairs):
+    for n in names:
+      if n in errors: continue
+      time.sleep(pause_s)  # threads of the other peer that still spin go to sleep
+      got = peers[n].run(work, each)
+      if isinstance(got, str): errors[n] = got
+      else: seconds[n] += got
+  out = {n: {"name": peers[n].name, "error": errors[n]} if n in errors else {"name": peers[n].name, "seconds": seconds[n]} for n in names}
+  for p in peers.values(): p.close()
+  return out
+
+
+def program(build, name, *args, env=None, limit_s=900):
+  """The JSON lines that a program prints: what -> line."""
+  try:
+    done = subprocess.run([build / "bench" / name, *args], cwd=ROOT, capture_output=True, text=True, timeout=limit_s, env={**os.environ, **(env or {})})
+  except (OSError, subprocess.TimeoutExpired) as error:
+    return {"error": {"what": "error", "text": str(error)}}
+  lines = {}
+  for line in done.stdout.splitlines():
+    if line.startswith("{"):
+      row = json.loads(line)
+      lines[row["what"]] = row
+  if done.returncode: lines["error"] = {"what": "error", "text": (done.stderr or done.stdout).strip()[-400:]}
+  return lines
+
+
+class Table:
+  def __init__(self):
+    self.rows, self.numbers = [], {}
+
+  def add(self, what, reach, value, peers=""):
+    print(f"  {what}: {value}  (reach {reach}){'  ' + peers if peers else ''}", flush=True)
+    self.rows.append((what, reach, value, peers))
+
+  def add_turns(self, what, reach, turns, base, scale=1e3, unit="ms"):
+    """One row a peer; ratios are to `base`."""
+    self.numbers[what] = turns
+    def best(n): return min(turns[n]["seconds"]), statistics.median(turns[n]["seconds"])
+    for n, t in turns.items():
+      if "error" in t:
+        self.add(f"{what}: {t['name']}", reach if n.startswith("whit") else "", t["error"])
+        continue
+      low, mid = best(n)
+      text = f"min {low * scale:.4g} {unit}, median {mid * scale:.4g} {unit} of {len(t['seconds'])}"
+      ratio = ""
+      if n != base and base in turns and "seconds" in turns[base]:
+        base_low, base_mid = best(base)
+        ratio = f"{low / base_low:.2f} x (minima), {mid / base_mid:.2f} x (medians) of {turns[base]['name']}"
+      self.add(f"{what}: {t['name']}", reach if n.startswith("whit") else "", text, ratio)
+
+
+def errors_of(table, what, reach, lines):
+  if "error" in lines: table.add(what, reach, "failed: " + lines["error"]["text"].replace("\n", " ")[-200:])
+
+
+# ---- the rows
+
+def row_train(table, build, pairs):
+  turns = take_turns("train", ["torch", "whit", "whit-python"], build, max(6, pairs // 2), pause_s=0.3)
+  table.add_turns("training step, batch 512", "<= 2 x PyTorch eager, stretch 1.3 x", turns, "torch")
+
+
+def row_train_tinygrad(table, build, pairs):
+  turns = take_turns("train", ["tinygrad", "whit"], build, 3, pause_s=0.3)
+  table.add_turns("training step beside tinygrad", "", turns, "tinygrad")
+
+
+def row_matmul(table, build, pairs):
+  peak = program(build, "peak")
+  table.numbers["peak"] = peak
+  errors_of(table, "FMA peak", "", peak)
+  two = peak.get("fma_peak_2_threads") or {}
+  for what, line in peak.items():
+    if what != "error": table.add(what.replace("_", " "), "", f"max {line['max']:.1f}, median {line['median']:.1f} GFLOPS of {line['n']}")
+  turns = take_turns("matmul1024", ["torch", "whit", "tinygrad"], build, pairs)
+  table.add_turns("matmul 1024 f32, 2 threads", ">= 50 % of the FMA peak", turns, "torch")
+  again = program(build, "peak")  # the load may have changed meanwhile: the larger of both is the peak
+  top = max(two.get("max", 0), again.get("fma_peak_2_threads", {}).get("max", 0))
+  for n, t in turns.items():
+    if "seconds" in t and top:
+      gflops = [2 * 1024 ** 3 / s * 1e-9 for s in t["seconds"]]
+      table.add(f"matmul 1024, share of the peak: {t['name']}", ">= 50 %" if n.startswith("whit") else "",
+                f"best {max(gflops):.1f} GFLOPS = {100 * max(gflops) / top:.0f} %, median {statistics.median(gflops):.1f} = {100 * statistics.median(gflops) / top:.0f} %")
+
+
+def row_start(table, build, pairs):
+  """From spawning the process to the end of its first training step. Its data are made, not decoded."""
+  folder = pathlib.Path(tempfile.mkdtemp(prefix="whit-bench-"))
+  cold, warm, step = [], [], []
+  def once(database):
+    start = time.perf_counter()
+    with subprocess.Popen([build / "bench/first_step"], cwd=ROOT, env={**os.environ, "CACHEDB": str(database)}, stdout=subprocess.PIPE, text=True) as p:
+      first = p.stdout.readline()
+      seconds = time.perf_counter() - start
+      rest = p.stdout.read()
+    if p.returncode or not first: raise RuntimeError("first_step failed")
+    for line in rest.splitlines():
+      row = json.loads(line)
+      if row["what"] == "step_when_replayed": step.append(row["min"])
+    return seconds
+  try:
+    for i in range(3): cold.append(once(folder / f"cold{i}.db"))
+    for _ in range(5): warm.append(once(folder / "cold0.db"))
+    table.numbers["start"] = {"cold": cold, "warm": warm, "step": step}
+    table.add("process start to first training step, cold caches", "<= 3 s", f"min {min(cold):.2f} s, median {statistics.median(cold):.2f} s")
+    table.add("process start to first training step, warm caches", "one step + 0.3 s",
+              f"min {min(warm):.2f} s, median {statistics.median(warm):.2f} s; a step takes {min(step):.2f} s")
+  except (OSError, RuntimeError) as error:
+    table.add("process start to first training step", "<= 3 s; one step + 0.3 s", f"failed: {error}")
+  finally:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def row_compile(table, build, pairs):
+  runs = [program(build, "compile_time") for _ in range(5)]
+  table.numbers["compile"] = runs
+  errors_of(table, "building + gradient + schedule + codegen", "<= 60 ms", runs[0])
+  for what in [w for w in runs[0] if w != "error"]:
+    values = [r[what]["min"] for r in runs if what in r]
+    unit = runs[0][what]["unit"]
+    table.add(what.replace("_", " "), "<= 60 ms" if what == "all_without_compiler" else "", f"min {min(values):.4g} {unit}, median {statistics.median(values):.4g} {unit}")
+
+
+def google_benchmark(build, name, pattern):
+  done = subprocess.run([build / "bench" / name, f"--benchmark_filter={pattern}", "--benchmark_format=json", "--benchmark_repetitions=3"],
+                        cwd=ROOT, capture_output=True, text=True, timeout=300)
+  return {b["name"]: b for b in json.loads(done.stdout)["benchmarks"] if b.get("run_type") == "iteration"} if done.stdout else {}
+
+
+def row_rewrite(table, build, pairs):
+  for name in ("ir_bench", "rewrite_bench"):
+    if not (build / "bench" / name).exists(): continue
+    found = google_benchmark(build, name, ".*")
+    table.numbers[name] = found
+    for what, b in found.items():
+      rate = b.get("items_per_second")
+      text = f"{rate / 1e6:.2f} M/s" if rate else f"{b['real_time']:.4g} {b['time_unit']}"
+      table.add(f"{name}: {what}", ">= 10 M/s" if "look" in what.lower() else ">= 2 M/s" if "rewrite" in what.lower() else "", text)
+
+
+def row_replay(table, build, pairs):
+  turns = take_turns("tiny", ["torch", "tinygrad", "whit", "whit-python"], build, 5, each=2000)
+  table.add_turns("call of 3 tiny kernels", "<= 3 us from C++, <= 5 us from Python", turns, "torch", 1e6, "us")
+
+
+def row_graphs(table, build, pairs):
+  for mode in ("deep", "wide"):
+    lines = program(build, "graphs", mode)
+    table.numbers["graphs " + mode] = lines
+    for what, line in lines.items():
+      if what != "error": table.add(what.replace("_", " "), "no overflow, linear" if "realize" in what else "", f"{line['min']:.4g} {line['unit']}")
+    errors_of(table, f"graphs {mode}", "no overflow, linear", lines)
+
+
+def row_leak(table, build, pairs):
+  lines = program(build, "leak", limit_s=3600)
+  table.numbers["leak"] = lines
+  errors_of(table, "bytes in use after 1,000 steps", "as at the start", lines)
+  for what, line in lines.items():
+    if what != "error": table.add(what.replace("_", " "), "as at the start" if what == "bytes_after" else "", f"{line['min']:.0f} {line['unit']}")
+
+
+def row_build(table, build, pairs):
+  """A clean clone, built without ccache."""
+  folder = pathlib.Path(tempfile.mkdtemp(prefix="whit-build-"))
+  try:
+    subprocess.run(["git", "clone", "-q", ROOT, folder / "whit"], check=True)
+    start = time.perf_counter()
+    subprocess.run(["cmake", "--preset", "release", "-DWHIT_CCACHE=WHIT_CCACHE-NOTFOUND"], cwd=folder / "whit", check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--build", "build-release", "-j", "2"], cwd=folder / "whit", check=True, stdout=subprocess.DEVNULL)
+    seconds = time.perf_counter() - start
+    table.numbers["build"] = seconds
+    table.add("build from a clean clone, 2 jobs, no ccache", "<= 8 min", f"{seconds / 60:.1f} min")
+  finally:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+ROWS = {"train": row_train, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "start": row_start, "compile": row_compile,
+        "rewrite": row_rewrite, "replay": row_replay, "graphs": row_graphs, "leak": row_leak, "build": row_build}
+
+
+def machine():
+  model = "unknown"
+  try:
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+      if line.startswith("model name"): model = line.split(":", 1)[1].strip()
+  except OSError: pass
+  return f"{model}, {len(os.sched_getaffinity(0))} CPUs, load {os.getloadavg()[0]:.1f} at the start, Linux {platform.release()}"
+
+
+def main():
+  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument("rows", nargs="*", metavar="ROW")
+  parser.add_argument("--pairs", type=int, default=20, help="rounds in which peers take turns")
+  parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build-bench")
+  parser.add_argument("--list", action="store_true")
+  args = parser.parse_args()
+  if args.list: return print("\n".join(ROWS))
+  unknown = [r for r in args.rows if r not in ROWS]
+  if unknown: parser.error(f"no row {unknown[0]}; there are {', '.join(ROWS)}")
+  table, about = Table(), machine()
+  print(about)
+  for name in args.rows or [r for r in ROWS if r != "build"]:
+    print(f"{name}:", flush=True)
+    ROWS[name](table, args.build, args.pairs)
+  RESULTS.mkdir(exist_ok=True)
+  stem = "latest" if not args.rows else "-".join(args.rows)
+  when = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+  lines = [f"{when}; {about}", "", "| what | reach | measured | beside |", "|---|---|---|---|"]
+  lines += [f"| {a} | {b} | {c} | {d} |" for a, b, c, d in table.rows]
+  (RESULTS / f"{stem}.md").write_text("\n".join(lines) + "\n")
+  (RESULTS / f"{stem}.json").write_text(json.dumps({"when": when, "machine": about, "rows": table.rows, "numbers": table.numbers}, indent=1) + "\n")
+  print(f"written to {(RESULTS / stem).relative_to(ROOT)}.md and .json")
+
+
+if __name__ == "__main__":
+  sys.exit(main())
