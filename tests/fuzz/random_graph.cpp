@@ -59,8 +59,13 @@ class Maker {
   KnownGraph make() {
     for (int i = pick(2, 5); i > 0; --i) add_input(kDTypes[pick(0, std::size(kDTypes) - 1)], random_shape());
     const std::vector<Op> ops = reachable_ops();
-    for (int tries = 0; static_cast<int>(g_.nodes.size()) < o_.n_nodes && tries < o_.n_nodes * 20; ++tries)
+    for (int tries = 0; static_cast<int>(g_.nodes.size()) < o_.n_nodes && tries < o_.n_nodes * 20; ++tries) {
+      if (chance(8)) {
+        pattern();
+        continue;
+      }
       grow(ops[static_cast<size_t>(pick(0, static_cast<int64_t>(ops.size()) - 1))]);
+    }
     return std::move(g_);
   }
 
@@ -467,6 +472,61 @@ class Maker {
       if (bound > 1e6 || x->tolerance > 0) return;
       keep(u, 2 * count * eps * bound, true);
     }
+  }
+
+  // What kernels are tuned for: products of matrices, convolutions, softmax.
+  void pattern() {
+    const auto x = choose([](const Known& k) {
+      return k.node.shape().numel() > 1 && k.tolerance == 0 && (is_float(k.node.dtype()) || is_int(k.node.dtype())) &&
+             !is_weak(k.node.dtype());
+    });
+    if (!x) return;
+    const DType dt = x->node.dtype();
+    switch (pick(0, 2)) {
+      case 0: {
+        const int64_t m = pick(1, 17), n = pick(1, 33), k = pick(1, 20);
+        if (m * n * k > 4 * o_.max_elems) return;
+        const auto a = fit(*x, Dims{m, k});
+        const auto y = choose_exact(dt);
+        const auto b = y ? fit(*y, Dims{n, k}) : std::nullopt;
+        if (!a || !b) return;
+        sum_of_products(reshape(a->node, Dims{m, 1, k}), reshape(b->node, Dims{1, n, k}), Dims{m, n, k}, Dims{2}, *a,
+                        *b);
+        return;
+      }
+      case 1: {
+        const int64_t h = pick(3, 9), w = pick(3, 9), c = pick(1, 3), o = pick(1, 4), stride = pick(1, 2);
+        const auto a = fit(*x, Dims{c, h, w});
+        const auto y = choose_exact(dt);
+        const auto b = y ? fit(*y, Dims{o, c, 1, 1, 3, 3}) : std::nullopt;
+        if (!a || !b) return;
+        const UOp patches = window(window(a->node, 1, 3, stride, 1), 2, 3, stride, 1);  // (c, h', w', 3, 3)
+        const Shape& s = patches.shape();
+        const Dims all{o, s[0], s[1], s[2], s[3], s[4]};
+        if (Shape(all).numel() > 8 * o_.max_elems) return;
+        sum_of_products(reshape(patches, Dims{1, s[0], s[1], s[2], s[3], s[4]}), b->node, all, Dims{1, 4, 5}, *a, *b);
+        return;
+      }
+      default: {
+        if (!is_float(dt) || x->node.shape().empty() || epsilon(dt) > 1e-2) return;
+        const Extent e = extent(x->value);
+        if (!e.finite || e.largest > 50) return;
+        const Dims axis{static_cast<int64_t>(x->node.shape().size()) - 1}, d(x->node.shape());
+        const UOp top = expand(reduce_axes(x->node, "max", axis), d), y = UOp::make(Op::Exp2, dt, {x->node - top});
+        const UOp sum = expand(reduce_axes(y, "add", axis), d);
+        keep(y * UOp::make(Op::Recip, dt, {sum}), 8 * (static_cast<double>(d.back()) + 16) * epsilon(dt), true);
+      }
+    }
+  }
+
+  void sum_of_products(const UOp& a, const UOp& b, const Dims& all, const Dims& axes, const Known& x, const Known& y) {
+    const UOp product = expand(a, all) * expand(b, all);
+    const HostTensor value = g_.evaluate(product);
+    const bool exact = sums_exactly(value) && sums_exactly(x.value) && sums_exactly(y.value);
+    const Extent e = extent(value);
+    if (!exact && (!e.finite || e.sum > 1e6)) return;
+    keep(reduce_axes(product, "add", axes),
+         exact ? 0 : 2 * static_cast<double>(value.shape.numel()) * epsilon(product.dtype()) * e.largest, true);
   }
 
   // Indices for n rows: an int32 or int64 tensor, mostly inside.
