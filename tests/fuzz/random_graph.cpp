@@ -598,8 +598,6 @@ bool can_be_root(const UOp& u) {
   return u.dtype() != DType::Void && !is_weak(u.dtype()) && u.node()->device != 0 && u.shape().numel() > 0;
 }
 
-bool bytes_differ(const Known& want, const Bytes& got) { return !difference(want, got).empty(); }
-
 }  // namespace
 
 HostInputs KnownGraph::host_inputs() {

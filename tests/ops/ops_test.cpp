@@ -74,7 +74,8 @@ struct HostMemory {
       auto& b = bytes[n];
       b.resize(static_cast<size_t>(n->shape.numel() * n_bytes(n->dtype)));
       const auto memory = std::static_pointer_cast<Buffer>(payload(UOp(n)));
-      if (memory && memory->is_allocated()) memory->copyout(b.data(), static_cast<int64_t>(b.size()));
+      if (memory && (memory->is_allocated() || memory->spec().external_ptr))
+        memory->copyout(b.data(), static_cast<int64_t>(b.size()));
       inputs.memory[n] = b.data();
     }
   }
