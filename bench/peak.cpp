@@ -12,24 +12,24 @@ constexpr int kChains = 12;  // latency times throughput of two units, with some
 
 // Runs the chains; returns the operations done (a multiply-add counts two).
 #if defined(__x86_64__)
-#define WHIT_PEAK(name, features, n_bytes, constraint)                                                   \
-  __attribute__((target(features), noinline)) double name(int64_t rounds) {                              \
-    typedef float Vec __attribute__((vector_size(n_bytes)));                                             \
-    Vec acc[kChains], a, b;                                                                              \
-    for (int i = 0; i < n_bytes / 4; ++i) a[i] = 0.5f, b[i] = 0.25f;                                     \
-    for (Vec & v : acc) v = a;                                                                           \
-    for (int64_t r = 0; r < rounds; ++r) {                                                               \
-      asm volatile("" ::: "memory");                                                                     \
-      WHIT_CHAIN(0)                                                                                      \
-      WHIT_CHAIN(1)                                                                                      \
-      WHIT_CHAIN(2)                                                                                      \
-      WHIT_CHAIN(3)                                                                                      \
-      WHIT_CHAIN(4) WHIT_CHAIN(5) WHIT_CHAIN(6) WHIT_CHAIN(7) WHIT_CHAIN(8) WHIT_CHAIN(9) WHIT_CHAIN(10) \
-          WHIT_CHAIN(11)                                                                                 \
-    }                                                                                                    \
-    volatile float sink = 0;                                                                             \
-    for (Vec & v : acc) sink = sink + v[0];                                                              \
-    return 2.0 * double(n_bytes / 4) * kChains * double(rounds);                                         \
+#define WHIT_PEAK(name, features, n_bytes, constraint)                                                    \
+  __attribute__((target(features), noinline)) double name(int64_t rounds) {                               \
+    typedef float Vec __attribute__((vector_size(n_bytes)));                                              \
+    Vec acc[kChains], a, b;                                                                               \
+    for (int i = 0; i < n_bytes / 4; ++i) a[i] = 0.5f, b[i] = 0.25f;                                      \
+    for (Vec & v : acc) v = a;                                                                            \
+    for (int64_t r = 0; r < rounds; ++r) {                                                                \
+      asm volatile("" ::: "memory");                                                                      \
+      WHIT_CHAIN(0)                                                                                       \
+      WHIT_CHAIN(1)                                                                                       \
+      WHIT_CHAIN(2)                                                                                       \
+      WHIT_CHAIN(3)                                                                                       \
+      WHIT_CHAIN(4)                                                                                       \
+      WHIT_CHAIN(5) WHIT_CHAIN(6) WHIT_CHAIN(7) WHIT_CHAIN(8) WHIT_CHAIN(9) WHIT_CHAIN(10) WHIT_CHAIN(11) \
+    }                                                                                                     \
+    volatile float sink = 0;                                                                              \
+    for (Vec & v : acc) sink = sink + v[0];                                                               \
+    return 2.0 * double(n_bytes / 4) * kChains * double(rounds);                                          \
   }
 #define WHIT_CHAIN(i) asm volatile("vfmadd213ps %2, %1, %0" : "+v"(acc[i]) : "v"(a), "v"(b));
 WHIT_PEAK(peak_avx512, "avx512f", 64, "v")
