@@ -58,6 +58,10 @@ UOp memory_view(const UOp& u, const std::unordered_map<const Node*, UOp>& replac
   return at;
 }
 
+bool is_view(const Node* n) {
+  return (is_movement(n->op) && n->op != Op::Stack) || n->op == Op::Detach || n->op == Op::ContiguousBackward;
+}
+
 // What is in memory already, or null.
 UOp in_memory(const UOp& u) {
   const UOp v(skip_identities(u.node()));
@@ -180,7 +184,10 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
   std::vector<UOp> to_schedule = pending;
   for (const UOp& e : plan.extra_roots) {
     wanted.push_back(e);
-    UOp value = e.op() == Op::After ? UOp::make(Op::Contiguous, e.dtype(), {e}) : e;
+    // A state, or a view of one, is memory that will be overwritten: its content needs memory of its own.
+    const Node* base = e.node();
+    while (is_view(base)) base = base->src()[0];
+    UOp value = base->op == Op::After ? UOp::make(Op::Contiguous, e.dtype(), {e}) : e;
     if (is_weak(value.dtype())) value = cast(value, value.dtype() == DType::WeakInt ? DType::Int64 : DType::Float64);
     to_schedule.push_back(value);
   }

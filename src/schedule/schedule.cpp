@@ -121,7 +121,14 @@ std::shared_ptr<Schedule> build(const Graph& g, uint16_t default_device) {
       WHIT_CHECK(fresh, "a store cannot be separated from what it reads");
     };
     if (const auto hazards = find_hazards(nests); !hazards.empty()) {
-      add(forced.materialised, hazards);
+      // A stored value that is a state itself is read from a copy of it.
+      std::vector<int32_t> states, values;
+      for (const int32_t n : hazards) {
+        const Op op = g.nodes[static_cast<size_t>(n)]->op;
+        (op == Op::After || op == Op::Buffer ? states : values).push_back(n);
+      }
+      if (!states.empty()) add(forced.copied, states);
+      if (!values.empty()) add(forced.materialised, values);
       continue;
     }
     std::vector<Kernel> kernels = single_kernels(nests);
