@@ -230,7 +230,10 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
   }
   const std::vector<BufferPtr> outputs = execute(bound, wanted, variables);
 
-  // Where the values are.
+  // Where the values are. Last states first: older ones are about to be recorded as what was copied from them.
+  for (const UOp& state : plan.states)
+    if (!realized(state))
+      if (const UOp view = memory_view(state, replaced)) set_realized(state, view);
   const Schedule& s = *bound.schedule;
   std::vector<UOp> output_nodes(outputs.size());
   std::unordered_map<const Node*, UOp> state_views;
@@ -255,9 +258,6 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
       at = at.src(0);
     }
   }
-  for (const UOp& state : plan.states)
-    if (!realized(state))
-      if (const UOp view = memory_view(state, replaced)) set_realized(state, view);
   for (size_t i = 0; i < roots.size(); ++i) {
     results[i] = in_memory(roots[i]);
     if (!results[i]) results[i] = realized(UOp(skip_identities(roots[i].node())));
