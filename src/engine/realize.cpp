@@ -230,6 +230,14 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
   }
   const std::vector<BufferPtr> outputs = execute(bound, wanted, variables);
 
+  // Memory that was overwritten gets a new node: the old one stands for the old content, and a later store of the same
+  // expression must not find the node of this one.
+  for (const UOp& state : plan.states) {
+    const Node* b = state.node();
+    while (b->op == Op::After || is_view(b)) b = b->src()[0];
+    if (b->op == Op::Buffer && !replaced.contains(b))
+      replaced.emplace(b, buffer_node(b->dtype, b->shape[0], buffer_of(UOp(b))));
+  }
   // Where the values are. Last states first: older ones are about to be recorded as what was copied from them.
   for (const UOp& state : plan.states)
     if (!realized(state))
