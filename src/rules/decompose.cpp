@@ -14,9 +14,20 @@ const RuleSet& all_tables() {
   return all;
 }
 
-DType strong(DType dt) { return dt == DType::WeakInt ? DType::Int64 : dt == DType::WeakFloat ? DType::Float32 : dt; }
+DType strong(DType dt) { return dt == DType::WeakInt ? DType::Int64 : dt == DType::WeakFloat ? DType::Float64 : dt; }
 
-// Weak dtypes become strong: the index type is an int64.
+// A cast choice between two weak constants: the choice between their casts.
+UOp choice_of_constants(const Node* n, const std::unordered_map<const Node*, UOp>& made) {
+  if (n->op != Op::Cast || n->src()[0]->op != Op::Where || n->src()[0]->dtype != DType::WeakFloat) return {};
+  const Node* w = n->src()[0];
+  for (const size_t arm : {1, 2})
+    if (w->src()[arm]->op != Op::Const || w->src()[arm]->arg.is_invalid()) return {};
+  const auto arm = [&](size_t i) { return constant(n->dtype, w->src()[i]->arg.to_double()); };
+  return is_float(n->dtype) && !is_weak(n->dtype) ? where(made.at(w->src()[0]), arm(1), arm(2)) : UOp();
+}
+
+// Weak dtypes become strong: the index type is an int64, and weak floats have the precision of a float64 as they have in
+// constants.
 UOp strengthen(const UOp& root) {
   std::unordered_map<const Node*, UOp> made;
   std::vector<UOp> src;
@@ -29,10 +40,12 @@ UOp strengthen(const UOp& root) {
       changed |= src.back().node() != s;
     }
     any |= changed;
-    if (!changed)
+    if (const UOp choice = choice_of_constants(n, made))
+      made[n] = choice;
+    else if (!changed)
       made[n] = UOp(n);
     else if (n->op == Op::Const && !n->arg.is_invalid() && n->dtype == DType::WeakFloat)
-      made[n] = constant(DType::Float32, n->arg.to_double());
+      made[n] = constant(DType::Float64, n->arg.to_double());
     else if (n->op == Op::Cast && src[0].dtype() == strong(n->dtype))
       made[n] = src[0];
     else
