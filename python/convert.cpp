@@ -23,7 +23,9 @@ bool is_numpy(nb::handle h) {
   if (nb::isinstance<nb::str>(m)) module = nb::borrow<nb::str>(m).c_str();
   return std::strncmp(module, "numpy", 5) == 0;
 }
-bool is_ndarray(nb::handle h) { return is_numpy(h) && nb::hasattr(h, "__array_interface__") && nb::hasattr(h, "shape"); }
+bool is_ndarray(nb::handle h) {
+  return is_numpy(h) && nb::hasattr(h, "__array_interface__") && nb::hasattr(h, "shape");
+}
 
 Tensor constant_from(nb::handle h, DType dt) {
   if (is_float(dt)) return Tensor::constant(nb::cast<double>(nb::float_(h)), dt);
@@ -55,7 +57,8 @@ Tensor from_scalar(nb::handle h) {
 }
 
 // A nested list, flattened: its shape and leaves in row-major order.
-void flatten_list(nb::handle h, size_t depth, std::vector<int64_t>& shape, std::vector<nb::handle>& leaves, bool& leaf_seen) {
+void flatten_list(nb::handle h, size_t depth, std::vector<int64_t>& shape, std::vector<nb::handle>& leaves,
+                  bool& leaf_seen) {
   const bool is_list = PyList_Check(h.ptr()) || PyTuple_Check(h.ptr());
   if (!is_list) {
     WHIT_USER(!leaf_seen || depth == shape.size(), Value,
@@ -95,11 +98,15 @@ Tensor from_list(nb::handle data, nb::handle device, nb::handle dtype) {
   bool any_float = leaves.empty(), any_int = false;
   for (nb::handle x : leaves) {
     if (is_numpy(x) || (!PyBool_Check(x.ptr()) && !PyLong_Check(x.ptr()) && !PyFloat_Check(x.ptr())))
-      raise(ErrorKind::Runtime, fmt::format("[Tensor] Could not infer dtype of a list element of type {}", python_type(x)));
+      raise(ErrorKind::Runtime,
+            fmt::format("[Tensor] Could not infer dtype of a list element of type {}", python_type(x)));
     any_float |= PyFloat_Check(x.ptr()) != 0;
     any_int |= is_plain_int(x);
   }
-  const DType dt = !dtype.is_none() ? to_dtype(dtype) : any_float ? default_float() : any_int ? default_int() : DType::Bool;
+  const DType dt = !dtype.is_none() ? to_dtype(dtype)
+                   : any_float      ? default_float()
+                   : any_int        ? default_int()
+                                    : DType::Bool;
   WHIT_USER(!is_weak(dt) && dt != DType::Void, Runtime, "[Tensor] a list needs storage, which {} has not", name(dt));
   std::vector<std::byte> bytes(leaves.size() * static_cast<size_t>(n_bytes(dt)) + 1);
   for (size_t i = 0; i < leaves.size(); ++i)
@@ -155,7 +162,8 @@ IntList to_ints(nb::handle h, const char* what) {
     return nb::cast<int64_t>(i);
   }
   Dims out;
-  if (!nb::isinstance<nb::sequence>(h)) raise(ErrorKind::Type, fmt::format("[{}] expected integers, got {}", what, python_type(h)));
+  if (!nb::isinstance<nb::sequence>(h))
+    raise(ErrorKind::Type, fmt::format("[{}] expected integers, got {}", what, python_type(h)));
   for (nb::handle x : nb::borrow<nb::sequence>(h)) {
     if ((PyTuple_Check(x.ptr()) || PyList_Check(x.ptr()))) {
       const IntList inner = to_ints(x, what);
@@ -207,7 +215,8 @@ Tensor to_tensor(nb::handle h, const char* op) {
   if (nb::try_cast<Tensor*>(h, t, false) && t) return *t;
   if (PyBool_Check(h.ptr()) || PyLong_Check(h.ptr()) || PyFloat_Check(h.ptr())) return from_scalar(h);
   if (is_numpy(h)) {
-    if (nb::hasattr(h, "shape") && nb::len(nb::object(h.attr("shape"))) == 0) return from_scalar(nb::object(h.attr("item")()));
+    if (nb::hasattr(h, "shape") && nb::len(nb::object(h.attr("shape"))) == 0)
+      return from_scalar(nb::object(h.attr("item")()));
     return make_tensor(h, nb::none(), nb::none());
   }
   if (PyList_Check(h.ptr()) || PyTuple_Check(h.ptr())) return make_tensor(h, nb::none(), nb::none());
@@ -243,7 +252,8 @@ Tensor make_tensor(nb::handle data, nb::handle device, nb::handle dtype) {
     const DType dt = dtype.is_none() ? DType::UInt8 : to_dtype(dtype);
     WHIT_USER(!is_weak(dt) && b.size() % static_cast<size_t>(n_bytes(dt)) == 0, Runtime,
               "[Tensor] {} bytes are no whole number of {}", b.size(), name(dt));
-    return Tensor::from_bytes(b.data(), dt, static_cast<int64_t>(b.size()) / n_bytes(dt), {.device = to_device(device)});
+    return Tensor::from_bytes(b.data(), dt, static_cast<int64_t>(b.size()) / n_bytes(dt),
+                              {.device = to_device(device)});
   }
   if (PyList_Check(data.ptr()) || PyTuple_Check(data.ptr())) return from_list(data, device, dtype);
   if (nb::try_cast<Tensor*>(data, same, false) && same) {
@@ -276,7 +286,8 @@ Index to_index(nb::handle h, const Tensor& self) {
   }
   Tensor* t = nullptr;
   if (nb::try_cast<Tensor*>(h, t, false) && t) return *t;
-  if (PyBool_Check(h.ptr())) raise(ErrorKind::Index, "[getitem] a bool is no index; expected int, slice, None, ..., list or Tensor");
+  if (PyBool_Check(h.ptr()))
+    raise(ErrorKind::Index, "[getitem] a bool is no index; expected int, slice, None, ..., list or Tensor");
   if (is_ndarray(h) && nb::len(nb::object(h.attr("shape"))) > 0) return make_tensor(h, nb::none(), nb::none());
   if (nb::hasattr(h, "__index__")) {
     nb::object i = nb::steal(PyNumber_Index(h.ptr()));
@@ -298,7 +309,8 @@ Index to_index(nb::handle h, const Tensor& self) {
     if (all_bool && !leaves.empty()) raise(ErrorKind::Index, "[getitem] a list of bools is no index");
     return Tensor::from_bytes(values.data(), DType::Int32, shape, {.device = self.device()});
   }
-  raise(ErrorKind::Index, fmt::format("[getitem] a {} is no index; expected int, slice, None, ..., list or Tensor", python_type(h)));
+  raise(ErrorKind::Index,
+        fmt::format("[getitem] a {} is no index; expected int, slice, None, ..., list or Tensor", python_type(h)));
 }
 
 std::vector<Index> to_indices(nb::handle h, const Tensor& self) {

@@ -18,19 +18,32 @@ nb::object* singletons() {
 
 const char* format_of(DType dt) {
   switch (dt) {
-    case DType::Bool: return "?";
-    case DType::Int8: return "b";
-    case DType::UInt8: return "B";
-    case DType::Int16: return "h";
-    case DType::UInt16: return "H";
-    case DType::Int32: return "i";
-    case DType::UInt32: return "I";
-    case DType::Int64: return "q";
-    case DType::UInt64: return "Q";
-    case DType::Float16: return "e";
-    case DType::Float32: return "f";
-    case DType::Float64: return "d";
-    default: return nullptr;
+    case DType::Bool:
+      return "?";
+    case DType::Int8:
+      return "b";
+    case DType::UInt8:
+      return "B";
+    case DType::Int16:
+      return "h";
+    case DType::UInt16:
+      return "H";
+    case DType::Int32:
+      return "i";
+    case DType::UInt32:
+      return "I";
+    case DType::Int64:
+      return "q";
+    case DType::UInt64:
+      return "Q";
+    case DType::Float16:
+      return "e";
+    case DType::Float32:
+      return "f";
+    case DType::Float64:
+      return "d";
+    default:
+      return nullptr;
   }
 }
 
@@ -86,11 +99,13 @@ void bind_dtype(nb::module_& m) {
           "A Python number (or tuple of them) as this dtype holds it.")
       .def("__repr__", [](const PyDType& d) { return std::string("dtypes.") + info(d.dt).alias; })
       .def("__hash__", [](const PyDType& d) { return static_cast<int>(d.dt) + 1; })
-      .def("__eq__",
-           [](const PyDType& d, nb::handle o) {
-             PyDType* p = nullptr;
-             return nb::try_cast<PyDType*>(o, p) && p && p->dt == d.dt;
-           }, nb::arg().none())
+      .def(
+          "__eq__",
+          [](const PyDType& d, nb::handle o) {
+            PyDType* p = nullptr;
+            return nb::try_cast<PyDType*>(o, p) && p && p->dt == d.dt;
+          },
+          nb::arg().none())
       .def("__lt__",
            [](const PyDType& d, const PyDType& o) {
              return std::make_pair(info(d.dt).priority, info(d.dt).bits) <

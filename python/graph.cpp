@@ -19,15 +19,19 @@ void bind_graph(nb::module_& m) {
       .def_prop_ro("vmin", &UOp::vmin)
       .def_prop_ro("vmax", &UOp::vmax)
       .def_prop_ro("key", [](const UOp& u) { return u.key().hex(); })
-      .def("toposort", [](const UOp& u) {
-        nb::list l;
-        for (const Node* n : toposort(u)) l.append(UOp(n));
-        return l;
-      })
-      .def("__eq__", [](const UOp& a, nb::handle b) {
-        UOp* o = nullptr;
-        return nb::try_cast<UOp*>(b, o, false) && o && *o == a;
-      }, nb::arg().none())
+      .def("toposort",
+           [](const UOp& u) {
+             nb::list l;
+             for (const Node* n : toposort(u)) l.append(UOp(n));
+             return l;
+           })
+      .def(
+          "__eq__",
+          [](const UOp& a, nb::handle b) {
+            UOp* o = nullptr;
+            return nb::try_cast<UOp*>(b, o, false) && o && *o == a;
+          },
+          nb::arg().none())
       .def("__hash__", [](const UOp& u) { return static_cast<Py_ssize_t>(reinterpret_cast<uintptr_t>(u.node()) >> 4); })
       .def("__repr__", [](const UOp& u) { return to_text(u); });
   m.def("live_nodes", &live_nodes, "Number of graph nodes alive in the process.");
@@ -37,7 +41,8 @@ void bind_graph(nb::module_& m) {
     nb::object ret = body();
     const bool single = nb::isinstance<Tensor>(ret);
     if (!single && !PyTuple_Check(ret.ptr()) && !PyList_Check(ret.ptr()))
-      raise(ErrorKind::Runtime, fmt::format("[function] expected a Tensor or a tuple of Tensors to be returned, got {}", nb::type_name(ret.type()).c_str()));
+      raise(ErrorKind::Runtime, fmt::format("[function] expected a Tensor or a tuple of Tensors to be returned, got {}",
+                                            nb::type_name(ret.type()).c_str()));
     const std::vector<Tensor> out = single ? std::vector<Tensor>{nb::cast<Tensor&>(ret)} : to_tensors(ret, "function");
     const std::vector<Tensor> called = make_call(in, out, allow_implicit);
     if (single) return nb::cast(called[0]);

@@ -10,11 +10,11 @@ struct FormatName {
   const char* file;
   DType dtype;
 };
-constexpr FormatName kFormats[] = {{"BOOL", DType::Bool},     {"I8", DType::Int8},        {"U8", DType::UInt8},
-                                   {"I16", DType::Int16},     {"U16", DType::UInt16},     {"I32", DType::Int32},
-                                   {"U32", DType::UInt32},    {"I64", DType::Int64},      {"U64", DType::UInt64},
+constexpr FormatName kFormats[] = {{"BOOL", DType::Bool},       {"I8", DType::Int8},         {"U8", DType::UInt8},
+                                   {"I16", DType::Int16},       {"U16", DType::UInt16},      {"I32", DType::Int32},
+                                   {"U32", DType::UInt32},      {"I64", DType::Int64},       {"U64", DType::UInt64},
                                    {"F8_E4M3", DType::Fp8E4M3}, {"F8_E5M2", DType::Fp8E5M2}, {"F16", DType::Float16},
-                                   {"BF16", DType::BFloat16}, {"F32", DType::Float32},    {"F64", DType::Float64}};
+                                   {"BF16", DType::BFloat16},   {"F32", DType::Float32},     {"F64", DType::Float64}};
 
 DType dtype_of_format(const std::string& text, const std::string& path) {
   for (const FormatName& f : kFormats)
@@ -24,7 +24,8 @@ DType dtype_of_format(const std::string& text, const std::string& path) {
 std::string format_of_dtype(DType dt, const std::string& name_of_tensor) {
   for (const FormatName& f : kFormats)
     if (dt == f.dtype) return f.file;
-  raise(ErrorKind::Value, fmt::format("[safe_save] tensor {} of {} has no form in safetensors", name_of_tensor, name(dt)));
+  raise(ErrorKind::Value,
+        fmt::format("[safe_save] tensor {} of {} has no form in safetensors", name_of_tensor, name(dt)));
 }
 
 nb::object safe_load(const std::string& path) {

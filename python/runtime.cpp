@@ -1,8 +1,7 @@
 // Devices and counters.
-#include "runtime/device.h"
-
 #include "convert.h"
 #include "runtime/counters.h"
+#include "runtime/device.h"
 #include "runtime/target.h"
 
 namespace whit::python {

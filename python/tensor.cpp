@@ -28,10 +28,14 @@ std::vector<std::optional<Pair>> to_pairs(nb::handle h, const char* op) {
 
 std::vector<std::optional<int64_t>> to_optional_ints(nb::args args, const char* op) {
   std::vector<std::optional<int64_t>> out;
-  nb::object seq = args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr())) ? nb::object(args[0]) : nb::object(args);
+  nb::object seq = args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr()))
+                       ? nb::object(args[0])
+                       : nb::object(args);
   for (nb::handle x : nb::borrow<nb::iterable>(seq)) {
-    if (x.is_none()) out.emplace_back();
-    else out.emplace_back(to_ints(x, op)[0]);
+    if (x.is_none())
+      out.emplace_back();
+    else
+      out.emplace_back(to_ints(x, op)[0]);
   }
   return out;
 }
@@ -121,8 +125,10 @@ void bind_tensor(nb::module_& m, nb::class_<Tensor>& t) {
              return x.shape()[0];
            })
       .def("__bool__", [](const Tensor&) -> bool { raise(ErrorKind::Type, "__bool__ on Tensor is not defined"); })
-      .def("__hash__", [](const Tensor& x) { return static_cast<Py_ssize_t>(reinterpret_cast<uintptr_t>(x.id()) >> 4); })
-      .def("__delitem__", [](const Tensor&, nb::handle) { raise(ErrorKind::Type, "Tensor does not support deleting items"); })
+      .def("__hash__",
+           [](const Tensor& x) { return static_cast<Py_ssize_t>(reinterpret_cast<uintptr_t>(x.id()) >> 4); })
+      .def("__delitem__",
+           [](const Tensor&, nb::handle) { raise(ErrorKind::Type, "Tensor does not support deleting items"); })
       .def_prop_rw(
           "is_param", [](const Tensor& x) { return x.is_param(); }, [](Tensor& x, bool v) { x.is_param_(v); })
       .def_prop_rw(
@@ -143,198 +149,284 @@ void bind_tensor(nb::module_& m, nb::class_<Tensor>& t) {
           nb::for_setter(nb::arg("grad").none()));
 
   // Running
-  t.def("realize",
-        [](nb::object self, nb::args rest, nb::kwargs) {
-          std::vector<Tensor> all = collect(&nb::cast<Tensor&>(self), rest, "realize");
-          unlocked([&] { Tensor::realize_all(all); });
-          return self;
-        },
-        "Computes this tensor (and the others given) now.")
+  t.def(
+       "realize",
+       [](nb::object self, nb::args rest, nb::kwargs) {
+         std::vector<Tensor> all = collect(&nb::cast<Tensor&>(self), rest, "realize");
+         unlocked([&] { Tensor::realize_all(all); });
+         return self;
+       },
+       "Computes this tensor (and the others given) now.")
       .def("numpy", &to_numpy, "The elements as a NumPy array of its own memory.")
       .def("tolist", &to_list, "The elements as nested Python lists.")
       .def("item", &to_item, "The only element as a Python number.")
-      .def("data",
-           [](const Tensor& x) {
-             nb::object a = to_numpy(x);
-             return nb::steal(PyMemoryView_FromObject(a.ptr()));
-           },
-           "The elements as a memoryview.")
+      .def(
+          "data",
+          [](const Tensor& x) {
+            nb::object a = to_numpy(x);
+            return nb::steal(PyMemoryView_FromObject(a.ptr()));
+          },
+          "The elements as a memoryview.")
       .def("__array__", [](const Tensor& x, nb::args, nb::kwargs) { return to_numpy(x); })
-      .def("backward",
-           [](nb::object self, nb::handle gradient) {
-             nb::cast<Tensor&>(self).backward(gradient.is_none() ? Tensor() : to_tensor(gradient, "backward"));
-             return self;
-           },
-           nb::arg("gradient") = nb::none(), "Adds the gradients of this scalar to `.grad` of the tensors it depends on.")
-      .def("gradient",
-           [](const Tensor& x, nb::args targets, nb::handle gradient, bool materialize) {
-             (void)materialize;
-             std::vector<Tensor> ts = collect(nullptr, targets, "gradient");
-             nb::list out;
-             for (const Tensor& g : x.gradient(ts, gradient.is_none() ? Tensor() : to_tensor(gradient, "gradient"))) out.append(g);
-             return out;
-           },
-           nb::arg("targets"), nb::kw_only(), nb::arg("gradient") = nb::none(), nb::arg("materialize_grads") = false,
-           "The gradients of this scalar with respect to the targets, as tensors.");
+      .def(
+          "backward",
+          [](nb::object self, nb::handle gradient) {
+            nb::cast<Tensor&>(self).backward(gradient.is_none() ? Tensor() : to_tensor(gradient, "backward"));
+            return self;
+          },
+          nb::arg("gradient") = nb::none(),
+          "Adds the gradients of this scalar to `.grad` of the tensors it depends on.")
+      .def(
+          "gradient",
+          [](const Tensor& x, nb::args targets, nb::handle gradient, bool materialize) {
+            (void)materialize;
+            std::vector<Tensor> ts = collect(nullptr, targets, "gradient");
+            nb::list out;
+            for (const Tensor& g : x.gradient(ts, gradient.is_none() ? Tensor() : to_tensor(gradient, "gradient")))
+              out.append(g);
+            return out;
+          },
+          nb::arg("targets"), nb::kw_only(), nb::arg("gradient") = nb::none(), nb::arg("materialize_grads") = false,
+          "The gradients of this scalar with respect to the targets, as tensors.");
 
   // State
-  t.def("assign", [](nb::object self, nb::handle x) { return nb::cast<Tensor&>(self).assign(to_tensor(x, "assign")), self; },
-        nb::arg("x"), "New values for this tensor's memory; every view of it sees them.")
-      .def("replace", [](nb::object self, const Tensor& x) { return nb::cast<Tensor&>(self).replace(x), self; }, nb::arg("x"))
-      .def("clone", [](const Tensor& x, nb::handle d) { return x.clone(to_device(d)); }, nb::arg("device") = nb::none())
+  t.def(
+       "assign",
+       [](nb::object self, nb::handle x) { return nb::cast<Tensor&>(self).assign(to_tensor(x, "assign")), self; },
+       nb::arg("x"), "New values for this tensor's memory; every view of it sees them.")
+      .def(
+          "replace", [](nb::object self, const Tensor& x) { return nb::cast<Tensor&>(self).replace(x), self; },
+          nb::arg("x"))
+      .def(
+          "clone", [](const Tensor& x, nb::handle d) { return x.clone(to_device(d)); }, nb::arg("device") = nb::none())
       .def("detach", &Tensor::detach)
       .def("contiguous", [](const Tensor& x, nb::kwargs) { return x.contiguous(); })
       .def("contiguous_backward", &Tensor::contiguous_backward)
-      .def("to", [](const Tensor& x, nb::handle d) { return x.to(to_device(d)); }, nb::arg("device").none())
-      .def("to_", [](nb::object self, nb::handle d) { return nb::cast<Tensor&>(self).to_(to_device(d)), self; }, nb::arg("device").none());
+      .def(
+          "to", [](const Tensor& x, nb::handle d) { return x.to(to_device(d)); }, nb::arg("device").none())
+      .def(
+          "to_", [](nb::object self, nb::handle d) { return nb::cast<Tensor&>(self).to_(to_device(d)), self; },
+          nb::arg("device").none());
 
   // Creation
-  t.def_static("empty", [](nb::args s, nb::handle d, nb::handle dt) { return Tensor::empty(to_ints_args(s, "empty"), options(d, dt)); },
-               nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none())
-      .def_static("full",
-                  [](nb::handle s, nb::handle v, nb::handle dt, nb::handle d, bool buffer) {
-                    return Tensor::full(to_ints(s, "full"), to_tensor(v, "full"), options(d, dt, buffer));
-                  },
-                  nb::arg("shape"), nb::arg("fill_value"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
-                  nb::arg("buffer") = true)
-      .def_static("zeros",
-                  [](nb::args s, nb::handle d, nb::handle dt, bool b) { return Tensor::zeros(to_ints_args(s, "zeros"), options(d, dt, b)); },
-                  nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(), nb::arg("buffer") = true)
-      .def_static("ones",
-                  [](nb::args s, nb::handle d, nb::handle dt, bool b) { return Tensor::ones(to_ints_args(s, "ones"), options(d, dt, b)); },
-                  nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(), nb::arg("buffer") = true)
-      .def("empty_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.empty_like(options(d, dt)); },
-           nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none())
-      .def("full_like",
-           [](const Tensor& x, nb::handle v, nb::handle dt, nb::handle d, bool b) {
-             return x.full_like(to_tensor(v, "full_like"), options(d, dt, b));
-           },
-           nb::arg("fill_value"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("buffer") = true)
-      .def("zeros_like", [](const Tensor& x, nb::handle dt, nb::handle d, bool b) { return x.zeros_like(options(d, dt, b)); },
-           nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("buffer") = true)
-      .def("ones_like", [](const Tensor& x, nb::handle dt, nb::handle d, bool b) { return x.ones_like(options(d, dt, b)); },
-           nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("buffer") = true)
-      .def("const_like", [](const Tensor& x, nb::handle v, nb::handle dt) { return x.const_like(to_tensor(v, "const_like"), to_optional_dtype(dt)); },
-           nb::arg("b"), nb::arg("dtype") = nb::none())
-      .def_static("const", [](nb::handle v, nb::handle dt) { return make_tensor(v, nb::none(), dt); }, nb::arg("b"), nb::arg("dtype") = nb::none())
-      .def_static("arange", &arange, nb::arg("start"), nb::arg("stop") = nb::none(), nb::arg("step") = 1, nb::arg("dtype") = nb::none())
-      .def_static("linspace",
-                  [](nb::handle a, nb::handle b, int64_t n, nb::handle dt) {
-                    return Tensor::linspace(nb::cast<double>(nb::float_(a)), nb::cast<double>(nb::float_(b)), n, to_optional_dtype(dt));
-                  },
-                  nb::arg("start"), nb::arg("stop"), nb::arg("steps"), nb::arg("dtype") = nb::none())
-      .def_static("eye",
-                  [](int64_t n, std::optional<int64_t> k, nb::handle dt) { return Tensor::eye(n, k, to_optional_dtype(dt)); },
-                  nb::arg("n"), nb::arg("m") = nb::none(), nb::arg("dtype") = nb::none())
-      .def_static("from_blob",
-                  [](uintptr_t ptr, nb::handle s, nb::handle d, nb::handle dt) {
-                    return Tensor::from_blob(reinterpret_cast<void*>(ptr), to_ints(s, "from_blob"), options(d, dt));
-                  },
-                  nb::arg("ptr"), nb::arg("shape"), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none());
+  t.def_static(
+       "empty",
+       [](nb::args s, nb::handle d, nb::handle dt) { return Tensor::empty(to_ints_args(s, "empty"), options(d, dt)); },
+       nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none())
+      .def_static(
+          "full",
+          [](nb::handle s, nb::handle v, nb::handle dt, nb::handle d, bool buffer) {
+            return Tensor::full(to_ints(s, "full"), to_tensor(v, "full"), options(d, dt, buffer));
+          },
+          nb::arg("shape"), nb::arg("fill_value"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
+          nb::arg("buffer") = true)
+      .def_static(
+          "zeros",
+          [](nb::args s, nb::handle d, nb::handle dt, bool b) {
+            return Tensor::zeros(to_ints_args(s, "zeros"), options(d, dt, b));
+          },
+          nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(),
+          nb::arg("buffer") = true)
+      .def_static(
+          "ones",
+          [](nb::args s, nb::handle d, nb::handle dt, bool b) {
+            return Tensor::ones(to_ints_args(s, "ones"), options(d, dt, b));
+          },
+          nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(),
+          nb::arg("buffer") = true)
+      .def(
+          "empty_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.empty_like(options(d, dt)); },
+          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none())
+      .def(
+          "full_like",
+          [](const Tensor& x, nb::handle v, nb::handle dt, nb::handle d, bool b) {
+            return x.full_like(to_tensor(v, "full_like"), options(d, dt, b));
+          },
+          nb::arg("fill_value"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
+          nb::arg("buffer") = true)
+      .def(
+          "zeros_like",
+          [](const Tensor& x, nb::handle dt, nb::handle d, bool b) { return x.zeros_like(options(d, dt, b)); },
+          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("buffer") = true)
+      .def(
+          "ones_like",
+          [](const Tensor& x, nb::handle dt, nb::handle d, bool b) { return x.ones_like(options(d, dt, b)); },
+          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("buffer") = true)
+      .def(
+          "const_like",
+          [](const Tensor& x, nb::handle v, nb::handle dt) {
+            return x.const_like(to_tensor(v, "const_like"), to_optional_dtype(dt));
+          },
+          nb::arg("b"), nb::arg("dtype") = nb::none())
+      .def_static(
+          "const", [](nb::handle v, nb::handle dt) { return make_tensor(v, nb::none(), dt); }, nb::arg("b"),
+          nb::arg("dtype") = nb::none())
+      .def_static("arange", &arange, nb::arg("start"), nb::arg("stop") = nb::none(), nb::arg("step") = 1,
+                  nb::arg("dtype") = nb::none())
+      .def_static(
+          "linspace",
+          [](nb::handle a, nb::handle b, int64_t n, nb::handle dt) {
+            return Tensor::linspace(nb::cast<double>(nb::float_(a)), nb::cast<double>(nb::float_(b)), n,
+                                    to_optional_dtype(dt));
+          },
+          nb::arg("start"), nb::arg("stop"), nb::arg("steps"), nb::arg("dtype") = nb::none())
+      .def_static(
+          "eye",
+          [](int64_t n, std::optional<int64_t> k, nb::handle dt) { return Tensor::eye(n, k, to_optional_dtype(dt)); },
+          nb::arg("n"), nb::arg("m") = nb::none(), nb::arg("dtype") = nb::none())
+      .def_static(
+          "from_blob",
+          [](uintptr_t ptr, nb::handle s, nb::handle d, nb::handle dt) {
+            return Tensor::from_blob(reinterpret_cast<void*>(ptr), to_ints(s, "from_blob"), options(d, dt));
+          },
+          nb::arg("ptr"), nb::arg("shape"), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none());
 
   // Random
-#define WHIT_RANDOM(NAME)                                                                                               \
-  def_static(                                                                                                           \
-      #NAME, [](nb::args s, nb::handle d, nb::handle dt, bool) { return Tensor::NAME(to_ints_args(s, #NAME), options(d, dt)); }, \
-      nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(), nb::arg("contiguous") = true)
-  t.def_static("manual_seed", [](int64_t s) { Tensor::manual_seed(static_cast<uint64_t>(s)); }, nb::arg("seed") = 0)
+#define WHIT_RANDOM(NAME)                                                                             \
+  def_static(                                                                                         \
+      #NAME,                                                                                          \
+      [](nb::args s, nb::handle d, nb::handle dt, bool) {                                             \
+        return Tensor::NAME(to_ints_args(s, #NAME), options(d, dt));                                  \
+      },                                                                                              \
+      nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(), \
+      nb::arg("contiguous") = true)
+  t.def_static(
+       "manual_seed", [](int64_t s) { Tensor::manual_seed(static_cast<uint64_t>(s)); }, nb::arg("seed") = 0)
       .def_static("random_bits", &Tensor::random_bits, nb::arg("key"), nb::arg("counter"), nb::arg("num"))
       .WHIT_RANDOM(rand)
       .WHIT_RANDOM(randn)
       .WHIT_RANDOM(scaled_uniform)
       .WHIT_RANDOM(glorot_uniform);
 #undef WHIT_RANDOM
-  t.def_static("randint",
-               [](nb::args s, nb::handle low, nb::handle high, nb::handle dt, nb::handle d, bool) {
-                 if (!PyLong_Check(low.ptr()) || !PyLong_Check(high.ptr())) raise(ErrorKind::Type, "[randint] low and high must be integers");
-                 return Tensor::randint(to_ints_args(s, "randint"), {.low = nb::cast<int64_t>(low), .high = nb::cast<int64_t>(high),
-                                                                     .dtype = to_optional_dtype(dt), .device = to_device(d)});
-               },
-               nb::arg("shape"), nb::kw_only(), nb::arg("low") = 0, nb::arg("high") = 10, nb::arg("dtype") = nb::none(),
-               nb::arg("device") = nb::none(), nb::arg("contiguous") = true)
-      .def_static("normal",
-                  [](nb::args s, double mean, double std, nb::handle d, nb::handle dt, bool) {
-                    return Tensor::normal(to_ints_args(s, "normal"), mean, std, options(d, dt));
-                  },
-                  nb::arg("shape"), nb::kw_only(), nb::arg("mean") = 0.0, nb::arg("std") = 1.0, nb::arg("device") = nb::none(),
-                  nb::arg("dtype") = nb::none(), nb::arg("contiguous") = true)
-      .def_static("uniform",
-                  [](nb::args s, double low, double high, nb::handle d, nb::handle dt, bool) {
-                    return Tensor::uniform(to_ints_args(s, "uniform"), low, high, options(d, dt));
-                  },
-                  nb::arg("shape"), nb::kw_only(), nb::arg("low") = 0.0, nb::arg("high") = 1.0, nb::arg("device") = nb::none(),
-                  nb::arg("dtype") = nb::none(), nb::arg("contiguous") = true)
-      .def_static("kaiming_uniform",
-                  [](nb::args s, double a, nb::handle d, nb::handle dt) {
-                    return Tensor::kaiming_uniform(to_ints_args(s, "kaiming_uniform"), a, options(d, dt));
-                  },
-                  nb::arg("shape"), nb::kw_only(), nb::arg("a") = 0.01, nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none())
-      .def_static("kaiming_normal",
-                  [](nb::args s, double a, nb::handle d, nb::handle dt) {
-                    return Tensor::kaiming_normal(to_ints_args(s, "kaiming_normal"), a, options(d, dt));
-                  },
-                  nb::arg("shape"), nb::kw_only(), nb::arg("a") = 0.01, nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none())
-      .def_static("randperm", [](int64_t n, nb::handle d, nb::handle dt) { return Tensor::randperm(n, options(d, dt)); }, nb::arg("n"),
-                  nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none())
-      .def("rand_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.rand_like(options(d, dt)); }, nb::arg("dtype") = nb::none(),
-           nb::arg("device") = nb::none())
-      .def("randn_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.randn_like(options(d, dt)); }, nb::arg("dtype") = nb::none(),
-           nb::arg("device") = nb::none())
+  t.def_static(
+       "randint",
+       [](nb::args s, nb::handle low, nb::handle high, nb::handle dt, nb::handle d, bool) {
+         if (!PyLong_Check(low.ptr()) || !PyLong_Check(high.ptr()))
+           raise(ErrorKind::Type, "[randint] low and high must be integers");
+         return Tensor::randint(to_ints_args(s, "randint"), {.low = nb::cast<int64_t>(low),
+                                                             .high = nb::cast<int64_t>(high),
+                                                             .dtype = to_optional_dtype(dt),
+                                                             .device = to_device(d)});
+       },
+       nb::arg("shape"), nb::kw_only(), nb::arg("low") = 0, nb::arg("high") = 10, nb::arg("dtype") = nb::none(),
+       nb::arg("device") = nb::none(), nb::arg("contiguous") = true)
+      .def_static(
+          "normal",
+          [](nb::args s, double mean, double std, nb::handle d, nb::handle dt, bool) {
+            return Tensor::normal(to_ints_args(s, "normal"), mean, std, options(d, dt));
+          },
+          nb::arg("shape"), nb::kw_only(), nb::arg("mean") = 0.0, nb::arg("std") = 1.0, nb::arg("device") = nb::none(),
+          nb::arg("dtype") = nb::none(), nb::arg("contiguous") = true)
+      .def_static(
+          "uniform",
+          [](nb::args s, double low, double high, nb::handle d, nb::handle dt, bool) {
+            return Tensor::uniform(to_ints_args(s, "uniform"), low, high, options(d, dt));
+          },
+          nb::arg("shape"), nb::kw_only(), nb::arg("low") = 0.0, nb::arg("high") = 1.0, nb::arg("device") = nb::none(),
+          nb::arg("dtype") = nb::none(), nb::arg("contiguous") = true)
+      .def_static(
+          "kaiming_uniform",
+          [](nb::args s, double a, nb::handle d, nb::handle dt) {
+            return Tensor::kaiming_uniform(to_ints_args(s, "kaiming_uniform"), a, options(d, dt));
+          },
+          nb::arg("shape"), nb::kw_only(), nb::arg("a") = 0.01, nb::arg("device") = nb::none(),
+          nb::arg("dtype") = nb::none())
+      .def_static(
+          "kaiming_normal",
+          [](nb::args s, double a, nb::handle d, nb::handle dt) {
+            return Tensor::kaiming_normal(to_ints_args(s, "kaiming_normal"), a, options(d, dt));
+          },
+          nb::arg("shape"), nb::kw_only(), nb::arg("a") = 0.01, nb::arg("device") = nb::none(),
+          nb::arg("dtype") = nb::none())
+      .def_static(
+          "randperm", [](int64_t n, nb::handle d, nb::handle dt) { return Tensor::randperm(n, options(d, dt)); },
+          nb::arg("n"), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none())
+      .def(
+          "rand_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.rand_like(options(d, dt)); },
+          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none())
+      .def(
+          "randn_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.randn_like(options(d, dt)); },
+          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none())
       .def("multinomial", &Tensor::multinomial, nb::arg("num_samples") = 1, nb::arg("replacement") = false)
       .def("dropout", &Tensor::dropout, nb::arg("p") = 0.5);
 
   // Movement
-  t.def("reshape", [](const Tensor& x, nb::args a) {
-         // None keeps the axis.
-         nb::object seq = a.size() == 1 && (PyTuple_Check(a[0].ptr()) || PyList_Check(a[0].ptr())) ? nb::object(a[0]) : nb::object(a);
-         Dims dims;
-         size_t i = 0;
-         for (nb::handle h : nb::borrow<nb::iterable>(seq)) {
-           if (h.is_none()) dims.push_back(x.size(static_cast<int64_t>(i)));
-           else dims.push_back(to_ints(h, "reshape")[0]);
-           ++i;
-         }
-         return x.reshape(dims);
-       })
+  t.def("reshape",
+        [](const Tensor& x, nb::args a) {
+          // None keeps the axis.
+          nb::object seq = a.size() == 1 && (PyTuple_Check(a[0].ptr()) || PyList_Check(a[0].ptr())) ? nb::object(a[0])
+                                                                                                    : nb::object(a);
+          Dims dims;
+          size_t i = 0;
+          for (nb::handle h : nb::borrow<nb::iterable>(seq)) {
+            if (h.is_none())
+              dims.push_back(x.size(static_cast<int64_t>(i)));
+            else
+              dims.push_back(to_ints(h, "reshape")[0]);
+            ++i;
+          }
+          return x.reshape(dims);
+        })
       .def("view", [](const Tensor& x, nb::args a) { return x.reshape(to_ints_args(a, "view")); })
       .def("expand", [](const Tensor& x, nb::args a) { return x.expand(to_ints_args(a, "expand")); })
       .def("permute", [](const Tensor& x, nb::args a) { return x.permute(to_ints_args(a, "permute")); })
       .def("flip", [](const Tensor& x, nb::args a) { return x.flip(to_ints_args(a, "flip")); })
-      .def("shrink", [](const Tensor& x, nb::handle a) { return x.shrink(to_pairs(a, "shrink")); }, nb::arg("arg"))
+      .def(
+          "shrink", [](const Tensor& x, nb::handle a) { return x.shrink(to_pairs(a, "shrink")); }, nb::arg("arg"))
       .def("shrink_to", [](const Tensor& x, nb::args a) { return x.shrink_to(to_optional_ints(a, "shrink_to")); })
       .def("pad", &pad, nb::arg("padding"), nb::arg("mode") = "constant", nb::arg("value") = 0.0)
-      .def("pad_to", [](const Tensor& x, nb::args a, double value) { return x.pad_to(to_optional_ints(a, "pad_to"), value); },
-           nb::arg("shape"), nb::kw_only(), nb::arg("value") = 0.0)
+      .def(
+          "pad_to",
+          [](const Tensor& x, nb::args a, double value) { return x.pad_to(to_optional_ints(a, "pad_to"), value); },
+          nb::arg("shape"), nb::kw_only(), nb::arg("value") = 0.0)
       .def("squeeze", &Tensor::squeeze, nb::arg("dim") = nb::none())
       .def("unsqueeze", &Tensor::unsqueeze, nb::arg("dim"))
       .def("transpose", &Tensor::transpose, nb::arg("dim0") = 1, nb::arg("dim1") = 0)
       .def("flatten", &Tensor::flatten, nb::arg("start_dim") = 0, nb::arg("end_dim") = -1)
-      .def("unflatten", [](const Tensor& x, int64_t dim, nb::handle s) { return x.unflatten(dim, to_ints(s, "unflatten")); }, nb::arg("dim"), nb::arg("sizes"))
+      .def(
+          "unflatten",
+          [](const Tensor& x, int64_t dim, nb::handle s) { return x.unflatten(dim, to_ints(s, "unflatten")); },
+          nb::arg("dim"), nb::arg("sizes"))
       .def("rearrange",
            [](const Tensor& x, const std::string& formula, nb::kwargs sizes) {
              std::vector<std::pair<std::string, int64_t>> s;
              for (auto [k, v] : sizes) s.emplace_back(nb::cast<std::string>(k), nb::cast<int64_t>(v));
              return x.rearrange(formula, s);
            })
-      .def("split", [](const Tensor& x, nb::handle s, int64_t dim) { return tensors_to_tuple(x.split(to_ints(s, "split"), dim)); }, nb::arg("sizes"), nb::arg("dim") = 0)
-      .def("chunk",
-           [](const Tensor& x, int64_t n, int64_t dim) {
-             nb::list l;
-             for (const Tensor& y : x.chunk(n, dim)) l.append(y);
-             return l;
-           },
-           nb::arg("chunks"), nb::arg("dim") = 0)
-      .def("meshgrid", [](const Tensor& x, nb::args a, const std::string& ix) { return tensors_to_tuple(Tensor::meshgrid(collect(&x, a, "meshgrid"), ix)); },
-           nb::arg("args"), nb::kw_only(), nb::arg("indexing") = "ij")
-      .def("cat", [](const Tensor& x, nb::args a, int64_t dim) { return Tensor::cat(collect(&x, a, "cat"), dim); }, nb::arg("args"), nb::kw_only(), nb::arg("dim") = 0)
-      .def("stack", [](const Tensor& x, nb::args a, int64_t dim) { return Tensor::stack(collect(&x, a, "stack"), dim); }, nb::arg("args"), nb::kw_only(), nb::arg("dim") = 0)
+      .def(
+          "split",
+          [](const Tensor& x, nb::handle s, int64_t dim) {
+            return tensors_to_tuple(x.split(to_ints(s, "split"), dim));
+          },
+          nb::arg("sizes"), nb::arg("dim") = 0)
+      .def(
+          "chunk",
+          [](const Tensor& x, int64_t n, int64_t dim) {
+            nb::list l;
+            for (const Tensor& y : x.chunk(n, dim)) l.append(y);
+            return l;
+          },
+          nb::arg("chunks"), nb::arg("dim") = 0)
+      .def(
+          "meshgrid",
+          [](const Tensor& x, nb::args a, const std::string& ix) {
+            return tensors_to_tuple(Tensor::meshgrid(collect(&x, a, "meshgrid"), ix));
+          },
+          nb::arg("args"), nb::kw_only(), nb::arg("indexing") = "ij")
+      .def(
+          "cat", [](const Tensor& x, nb::args a, int64_t dim) { return Tensor::cat(collect(&x, a, "cat"), dim); },
+          nb::arg("args"), nb::kw_only(), nb::arg("dim") = 0)
+      .def(
+          "stack", [](const Tensor& x, nb::args a, int64_t dim) { return Tensor::stack(collect(&x, a, "stack"), dim); },
+          nb::arg("args"), nb::kw_only(), nb::arg("dim") = 0)
       .def("repeat", [](const Tensor& x, nb::args a) { return x.repeat(to_ints_args(a, "repeat")); })
       .def("repeat_interleave", &Tensor::repeat_interleave, nb::arg("repeats"), nb::arg("dim") = nb::none())
-      .def("roll",
-           [](const Tensor& x, nb::handle s, nb::handle d) {
-             return x.roll(to_ints(s, "roll"), d.is_none() ? std::nullopt : std::optional(to_ints(d, "roll")));
-           },
-           nb::arg("shifts"), nb::arg("dims") = nb::none())
+      .def(
+          "roll",
+          [](const Tensor& x, nb::handle s, nb::handle d) {
+            return x.roll(to_ints(s, "roll"), d.is_none() ? std::nullopt : std::optional(to_ints(d, "roll")));
+          },
+          nb::arg("shifts"), nb::arg("dims") = nb::none())
       .def("unfold", &Tensor::unfold, nb::arg("dim"), nb::arg("size"), nb::arg("step"))
       .def("diag", &Tensor::diag)
       .def("diagonal", &Tensor::diagonal, nb::arg("offset") = 0, nb::arg("dim1") = 0, nb::arg("dim2") = 1)
@@ -342,27 +434,51 @@ void bind_tensor(nb::module_& m, nb::class_<Tensor>& t) {
       .def("tril", &Tensor::tril, nb::arg("diagonal") = 0);
 
   // Indexing
-  t.def("__getitem__", [](const Tensor& x, nb::handle i) { return x.get(to_indices(i, x)); }, nb::arg("indices").none())
-      .def("__setitem__", [](Tensor& x, nb::handle i, nb::handle v) { x.set(to_indices(i, x), to_tensor(v, "setitem")); },
-           nb::arg("indices").none(), nb::arg("v"))
+  t.def(
+       "__getitem__", [](const Tensor& x, nb::handle i) { return x.get(to_indices(i, x)); }, nb::arg("indices").none())
+      .def(
+          "__setitem__",
+          [](Tensor& x, nb::handle i, nb::handle v) { x.set(to_indices(i, x), to_tensor(v, "setitem")); },
+          nb::arg("indices").none(), nb::arg("v"))
       .def("gather", &Tensor::gather, nb::arg("dim"), nb::arg("index"))
-      .def("scatter",
-           [](const Tensor& x, int64_t dim, const Tensor& index, nb::handle src, nb::handle reduce) {
-             return x.scatter(dim, index, to_tensor(src, "scatter"), reduce.is_none() ? "" : nb::cast<std::string>(reduce));
-           },
-           nb::arg("dim"), nb::arg("index"), nb::arg("src"), nb::arg("reduce") = nb::none())
-      .def("scatter_reduce", &Tensor::scatter_reduce, nb::arg("dim"), nb::arg("index"), nb::arg("src"), nb::arg("reduce"), nb::arg("include_self") = true)
-      .def("masked_fill", [](const Tensor& x, const Tensor& mask, nb::handle v) { return x.masked_fill(mask, to_tensor(v, "masked_fill")); }, nb::arg("mask"), nb::arg("value"))
-      .def("masked_select",
-           [](const Tensor& x, const Tensor& mask, std::optional<int64_t> size, nb::handle fill) { return x.masked_select(mask, size, to_tensor(fill, "masked_select")); },
-           nb::arg("mask"), nb::arg("size") = nb::none(), nb::arg("fill_value") = 0)
-      .def("nonzero", [](const Tensor& x, std::optional<int64_t> size, nb::handle fill) { return x.nonzero(size, to_tensor(fill, "nonzero")); },
-           nb::arg("size") = nb::none(), nb::arg("fill_value") = 0)
+      .def(
+          "scatter",
+          [](const Tensor& x, int64_t dim, const Tensor& index, nb::handle src, nb::handle reduce) {
+            return x.scatter(dim, index, to_tensor(src, "scatter"),
+                             reduce.is_none() ? "" : nb::cast<std::string>(reduce));
+          },
+          nb::arg("dim"), nb::arg("index"), nb::arg("src"), nb::arg("reduce") = nb::none())
+      .def("scatter_reduce", &Tensor::scatter_reduce, nb::arg("dim"), nb::arg("index"), nb::arg("src"),
+           nb::arg("reduce"), nb::arg("include_self") = true)
+      .def(
+          "masked_fill",
+          [](const Tensor& x, const Tensor& mask, nb::handle v) {
+            return x.masked_fill(mask, to_tensor(v, "masked_fill"));
+          },
+          nb::arg("mask"), nb::arg("value"))
+      .def(
+          "masked_select",
+          [](const Tensor& x, const Tensor& mask, std::optional<int64_t> size, nb::handle fill) {
+            return x.masked_select(mask, size, to_tensor(fill, "masked_select"));
+          },
+          nb::arg("mask"), nb::arg("size") = nb::none(), nb::arg("fill_value") = 0)
+      .def(
+          "nonzero",
+          [](const Tensor& x, std::optional<int64_t> size, nb::handle fill) {
+            return x.nonzero(size, to_tensor(fill, "nonzero"));
+          },
+          nb::arg("size") = nb::none(), nb::arg("fill_value") = 0)
       .def("one_hot", &Tensor::one_hot, nb::arg("num_classes"))
-      .def("sort", [](const Tensor& x, int64_t dim, bool descending) { return pair_to_tuple(x.sort(dim, descending)); }, nb::arg("dim") = -1, nb::arg("descending") = false)
+      .def(
+          "sort", [](const Tensor& x, int64_t dim, bool descending) { return pair_to_tuple(x.sort(dim, descending)); },
+          nb::arg("dim") = -1, nb::arg("descending") = false)
       .def("argsort", &Tensor::argsort, nb::arg("dim") = -1, nb::arg("descending") = false)
-      .def("topk", [](const Tensor& x, int64_t k, int64_t dim, bool largest, bool sorted) { return pair_to_tuple(x.topk(k, dim, largest, sorted)); },
-           nb::arg("k"), nb::arg("dim") = -1, nb::arg("largest") = true, nb::arg("sorted_") = true);
+      .def(
+          "topk",
+          [](const Tensor& x, int64_t k, int64_t dim, bool largest, bool sorted) {
+            return pair_to_tuple(x.topk(k, dim, largest, sorted));
+          },
+          nb::arg("k"), nb::arg("dim") = -1, nb::arg("largest") = true, nb::arg("sorted_") = true);
 }
 
 }  // namespace whit::python

@@ -144,8 +144,10 @@ void bind_tensor_ops(nb::class_<Tensor>& t) {
         nb::arg("min_") = nb::none(), nb::arg("max_") = nb::none());
 
   // dtypes
-  t.def("cast", [](const Tensor& x, nb::handle d) { return x.cast(to_dtype(d)); }, nb::arg("dtype"))
-      .def("bitcast", [](const Tensor& x, nb::handle d) { return x.bitcast(to_dtype(d)); }, nb::arg("dtype"))
+  t.def(
+       "cast", [](const Tensor& x, nb::handle d) { return x.cast(to_dtype(d)); }, nb::arg("dtype"))
+      .def(
+          "bitcast", [](const Tensor& x, nb::handle d) { return x.bitcast(to_dtype(d)); }, nb::arg("dtype"))
       .def("float", [](const Tensor& x) { return x.cast(DType::Float32); })
       .def("half", [](const Tensor& x) { return x.cast(DType::Float16); })
       .def("int", [](const Tensor& x) { return x.cast(DType::Int32); })
@@ -182,20 +184,28 @@ void bind_tensor_ops(nb::class_<Tensor>& t) {
   plain<&Tensor::copysign>(t, "copysign", "other");
   plain<&Tensor::logaddexp>(t, "logaddexp", "other");
   plain<&Tensor::threefry>(t, "threefry", "seed");
-  t.def("lerp", [](const Tensor& a, nb::handle e, nb::handle w) { return a.lerp(to_tensor(e, "lerp"), to_tensor(w, "lerp")); },
-        nb::arg("end"), nb::arg("weight"))
-      .def("where", [](const Tensor& c, nb::handle x, nb::handle y) { return c.where(to_tensor(x, "where"), to_tensor(y, "where")); },
-           nb::arg("x"), nb::arg("y"))
-      .def("isclose",
-           [](const Tensor& a, nb::handle b, double rtol, double atol, bool equal_nan) {
-             return a.isclose(to_tensor(b, "isclose"), {.rtol = rtol, .atol = atol, .equal_nan = equal_nan});
-           },
-           nb::arg("other"), nb::arg("rtol") = 1e-5, nb::arg("atol") = 1e-8, nb::arg("equal_nan") = false)
-      .def("allclose",
-           [](const Tensor& a, nb::handle b, double rtol, double atol, bool equal_nan) {
-             return a.allclose(to_tensor(b, "allclose"), {.rtol = rtol, .atol = atol, .equal_nan = equal_nan});
-           },
-           nb::arg("other"), nb::arg("rtol") = 1e-5, nb::arg("atol") = 1e-8, nb::arg("equal_nan") = false)
+  t.def(
+       "lerp",
+       [](const Tensor& a, nb::handle e, nb::handle w) { return a.lerp(to_tensor(e, "lerp"), to_tensor(w, "lerp")); },
+       nb::arg("end"), nb::arg("weight"))
+      .def(
+          "where",
+          [](const Tensor& c, nb::handle x, nb::handle y) {
+            return c.where(to_tensor(x, "where"), to_tensor(y, "where"));
+          },
+          nb::arg("x"), nb::arg("y"))
+      .def(
+          "isclose",
+          [](const Tensor& a, nb::handle b, double rtol, double atol, bool equal_nan) {
+            return a.isclose(to_tensor(b, "isclose"), {.rtol = rtol, .atol = atol, .equal_nan = equal_nan});
+          },
+          nb::arg("other"), nb::arg("rtol") = 1e-5, nb::arg("atol") = 1e-8, nb::arg("equal_nan") = false)
+      .def(
+          "allclose",
+          [](const Tensor& a, nb::handle b, double rtol, double atol, bool equal_nan) {
+            return a.allclose(to_tensor(b, "allclose"), {.rtol = rtol, .atol = atol, .equal_nan = equal_nan});
+          },
+          nb::arg("other"), nb::arg("rtol") = 1e-5, nb::arg("atol") = 1e-8, nb::arg("equal_nan") = false)
       .def("usum", [](const Tensor& a, nb::args r) { return r.size() ? a.add(fold(r, "usum", &Tensor::add)) : a; })
       .def("uprod", [](const Tensor& a, nb::args r) { return r.size() ? a.mul(fold(r, "uprod", &Tensor::mul)) : a; });
 
@@ -217,13 +227,17 @@ void bind_tensor_ops(nb::class_<Tensor>& t) {
   dunder<&Tensor::ge>(t, "__ge__", nullptr);
   dunder<&Tensor::eq>(t, "__eq__", nullptr);
   dunder<&Tensor::ne>(t, "__ne__", nullptr);
-  t.def("__truediv__", [](const Tensor& a, nb::handle b) -> nb::object {
-     if (!is_operand(b)) return nb::borrow(Py_NotImplemented);
-     return nb::cast(a.div(to_tensor(b, "div")));
-   }).def("__rtruediv__", [](const Tensor& a, nb::handle b) -> nb::object {
-     if (!is_operand(b)) return nb::borrow(Py_NotImplemented);
-     return nb::cast(to_tensor(b, "div").div(a));
-   }).def("__matmul__", [](const Tensor& a, nb::handle b) { return a.dot(to_tensor(b, "matmul")); })
+  t.def("__truediv__",
+        [](const Tensor& a, nb::handle b) -> nb::object {
+          if (!is_operand(b)) return nb::borrow(Py_NotImplemented);
+          return nb::cast(a.div(to_tensor(b, "div")));
+        })
+      .def("__rtruediv__",
+           [](const Tensor& a, nb::handle b) -> nb::object {
+             if (!is_operand(b)) return nb::borrow(Py_NotImplemented);
+             return nb::cast(to_tensor(b, "div").div(a));
+           })
+      .def("__matmul__", [](const Tensor& a, nb::handle b) { return a.dot(to_tensor(b, "matmul")); })
       .def("__rmatmul__", [](const Tensor& a, nb::handle b) { return to_tensor(b, "matmul").dot(a); })
       .def("__neg__", &Tensor::neg)
       .def("__invert__", &Tensor::bitwise_not)
@@ -243,30 +257,39 @@ void bind_tensor_ops(nb::class_<Tensor>& t) {
      a.assign(a.div(to_tensor(b, "div")));
      return self;
    }).def("__imatmul__", [](nb::object self, nb::handle b) {
-     Tensor& a = nb::cast<Tensor&>(self);
-     a.assign(a.dot(to_tensor(b, "matmul")));
-     return self;
-   });
+    Tensor& a = nb::cast<Tensor&>(self);
+    a.assign(a.dot(to_tensor(b, "matmul")));
+    return self;
+  });
 
   // reductions
-  t.def("sum",
-        [](const Tensor& x, nb::handle axis, bool keepdim, nb::handle dt) { return x.sum(to_axes(axis), keepdim, to_optional_dtype(dt)); },
-        nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("dtype") = nb::none(), "The sum over axes (all by default).")
-      .def("prod",
-           [](const Tensor& x, nb::handle axis, bool keepdim, nb::handle dt) { return x.prod(to_axes(axis), keepdim, to_optional_dtype(dt)); },
-           nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("dtype") = nb::none(), "The product over axes.");
+  t.def(
+       "sum",
+       [](const Tensor& x, nb::handle axis, bool keepdim, nb::handle dt) {
+         return x.sum(to_axes(axis), keepdim, to_optional_dtype(dt));
+       },
+       nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("dtype") = nb::none(),
+       "The sum over axes (all by default).")
+      .def(
+          "prod",
+          [](const Tensor& x, nb::handle axis, bool keepdim, nb::handle dt) {
+            return x.prod(to_axes(axis), keepdim, to_optional_dtype(dt));
+          },
+          nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("dtype") = nb::none(),
+          "The product over axes.");
   reduction<&Tensor::max>(t, "max", "The largest element; NaN wins.");
   reduction<&Tensor::min>(t, "min", "The smallest element; NaN wins.");
   reduction<&Tensor::any>(t, "any", "True when any element is true.");
   reduction<&Tensor::all>(t, "all", "True when all elements are true.");
   reduction<&Tensor::mean>(t, "mean", "The mean over axes.");
   reduction<&Tensor::logsumexp>(t, "logsumexp", "log(sum(exp(x))), without overflow.");
-#define WHIT_VARIANCE(NAME, RESULT)                                                                        \
-  t.def(#NAME,                                                                                             \
-        [](const Tensor& x, nb::handle axis, bool keepdim, double correction) {                            \
-          return RESULT(x.NAME(to_axes(axis), keepdim, correction));                                       \
-        },                                                                                                 \
-        nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("correction") = 1.0)
+#define WHIT_VARIANCE(NAME, RESULT)                                           \
+  t.def(                                                                      \
+      #NAME,                                                                  \
+      [](const Tensor& x, nb::handle axis, bool keepdim, double correction) { \
+        return RESULT(x.NAME(to_axes(axis), keepdim, correction));            \
+      },                                                                      \
+      nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("correction") = 1.0)
   WHIT_VARIANCE(var, );
   WHIT_VARIANCE(std, );
   WHIT_VARIANCE(var_mean, pair_to_tuple);
@@ -275,13 +298,22 @@ void bind_tensor_ops(nb::class_<Tensor>& t) {
   t.def("argmax", &Tensor::argmax, nb::arg("axis") = nb::none(), nb::arg("keepdim") = false)
       .def("argmin", &Tensor::argmin, nb::arg("axis") = nb::none(), nb::arg("keepdim") = false)
       .def("normalize", &Tensor::normalize, nb::arg("p") = 2.0, nb::arg("dim") = 1, nb::arg("eps") = 1e-12)
-      .def("softmax", [](const Tensor& x, int64_t a, nb::handle d) { return x.softmax(a, to_optional_dtype(d)); }, nb::arg("axis") = -1, nb::arg("dtype") = nb::none())
-      .def("log_softmax", [](const Tensor& x, int64_t a, nb::handle d) { return x.log_softmax(a, to_optional_dtype(d)); }, nb::arg("axis") = -1, nb::arg("dtype") = nb::none())
-      .def("softmin", [](const Tensor& x, int64_t a, nb::handle d) { return x.softmin(a, to_optional_dtype(d)); }, nb::arg("axis") = -1, nb::arg("dtype") = nb::none())
+      .def(
+          "softmax", [](const Tensor& x, int64_t a, nb::handle d) { return x.softmax(a, to_optional_dtype(d)); },
+          nb::arg("axis") = -1, nb::arg("dtype") = nb::none())
+      .def(
+          "log_softmax",
+          [](const Tensor& x, int64_t a, nb::handle d) { return x.log_softmax(a, to_optional_dtype(d)); },
+          nb::arg("axis") = -1, nb::arg("dtype") = nb::none())
+      .def(
+          "softmin", [](const Tensor& x, int64_t a, nb::handle d) { return x.softmin(a, to_optional_dtype(d)); },
+          nb::arg("axis") = -1, nb::arg("dtype") = nb::none())
       .def("cumsum", &Tensor::cumsum, nb::arg("axis") = 0)
       .def("cumprod", &Tensor::cumprod, nb::arg("axis"))
-      .def("cummax", [](const Tensor& x, int64_t a) { return pair_to_tuple(x.cummax(a)); }, nb::arg("axis") = 0)
-      .def("cummin", [](const Tensor& x, int64_t a) { return pair_to_tuple(x.cummin(a)); }, nb::arg("axis") = 0)
+      .def(
+          "cummax", [](const Tensor& x, int64_t a) { return pair_to_tuple(x.cummax(a)); }, nb::arg("axis") = 0)
+      .def(
+          "cummin", [](const Tensor& x, int64_t a) { return pair_to_tuple(x.cummin(a)); }, nb::arg("axis") = 0)
       .def("logcumsumexp", &Tensor::logcumsumexp, nb::arg("axis") = 0);
 }
 

@@ -113,7 +113,6 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> 
     if (b.kind == ScheduleBuffer::Kind::Input) {
       const UOp& node = bound.inputs[static_cast<size_t>(b.slot)];
       a.buffer = buffer_of(node);
-      if (recorder && b.is_written) recorder->record_written(node);
     } else if (b.kind == ScheduleBuffer::Kind::Temp && b.offset >= 0) {
       a.buffer = arenas.at(b.device);
       a.offset = b.offset;
@@ -235,8 +234,9 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
   for (const UOp& state : plan.states) {
     const Node* b = state.node();
     while (b->op == Op::After || is_view(b)) b = b->src()[0];
-    if (b->op == Op::Buffer && !replaced.contains(b))
-      replaced.emplace(b, buffer_node(b->dtype, b->shape[0], buffer_of(UOp(b))));
+    if (b->op != Op::Buffer) continue;
+    if (!replaced.contains(b)) replaced.emplace(b, buffer_node(b->dtype, b->shape[0], buffer_of(UOp(b))));
+    if (Recorder* r = current_recorder()) r->record_written(replaced.at(b));
   }
   // Where the values are. Last states first: older ones are about to be recorded as what was copied from them.
   for (const UOp& state : plan.states)
