@@ -1,5 +1,6 @@
 #include "codegen/optimize.h"
 
+#include "codegen/contract.h"
 #include "codegen/nest.h"
 #include "codegen/vectorize.h"
 
@@ -7,15 +8,15 @@ namespace whit::codegen {
 
 UOp optimize(const UOp& sink, const Target& target, int64_t* min_part) {
   std::vector<Nest> out;
-  int64_t least = 1;
   for (Nest& nest : nests_of(sink)) {
     merge_ranges(nest);
-    for (Nest& part : vectorize(std::move(nest), target)) {
-      least = std::max(least, part.min_part);
-      out.push_back(std::move(part));
-    }
+    if (contract(nest, target, out)) continue;
+    for (Nest& part : vectorize(std::move(nest), target)) out.push_back(std::move(part));
   }
-  if (min_part) *min_part = least;
+  if (min_part) {
+    *min_part = 1;
+    for (const Nest& n : out) *min_part = std::max(*min_part, n.min_part);
+  }
   return to_sink(out, sink);
 }
 

@@ -1,0 +1,517 @@
+// How it works. The product's factors are a vector operand, whose lane axis becomes vectors, and a broadcast operand,
+// whose elements are spread over the lanes. A register tile of `rows` x `vectors` accumulators takes a vector of the one
+// and an element of the other for each term. A model of the inner loop (two multiply-adds, two loads, one broadcast a
+// cycle) chooses axes and tile; packing, staging and stores are added to it.
+//
+// Loops from outside to inside:
+//   GLOBAL                     batch and row axes; or chunks of panels, when the packed operand is too big for the cache
+//   [outer part of the sum]    when even a chunk is too big: accumulators rest in the output in between
+//   rows, panels               a block of rows meets all panels of the chunk
+//   sum                        in order, innermost unrolled when short
+// The vector operand is packed into panels where memory does not have it in that order, or where its stride would visit
+// a page for each term. The broadcast operand is staged when it has gates (padding) or arithmetic of its own.
+//
+// Requirements: (1) the order of each sum is the row-major order of its ranges, one chain; (2) lanes beyond the end of
+// the axis read nothing and store nothing; (3) at most four copies of the inner loop.
+#include "codegen/contract.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "codegen/operand.h"
+#include "codegen/vectorize.h"
+
+namespace whit::codegen {
+namespace {
+
+constexpr double kNsPerCycle = 0.33;
+
+bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.begin(), list.end(), u) != list.end(); }
+int64_t size_of(const UOp& r) { return range_size(r.node()); }
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+double product(std::span<const UOp> ranges) {
+  double p = 1;
+  for (const UOp& r : ranges) p *= static_cast<double>(size_of(r));
+  return p;
+}
+
+struct Contraction {
+  UOp sum;  // the REDUCE
+  Operand x[2];
+  std::vector<UOp> summed, own[2], batch;  // own: output axes of one factor alone; batch: the others
+  int64_t n_bytes = 4;
+};
+
+// Recognises the nest's one REDUCE.
+bool recognise(const Nest& nest, Contraction& c) {
+  for (const Node* n : toposort(nest.ends)) {
+    if (n->op == Op::Stage) return false;
+    if (n->op != Op::Reduce) continue;
+    if (c.sum) return false;
+    c.sum = UOp(n);
+  }
+  if (!c.sum || c.sum.arg().at(0).as_str() != "add") return false;
+  if (c.sum.dtype() != DType::Float32 && c.sum.dtype() != DType::Float64) return false;
+  c.n_bytes = whit::n_bytes(c.sum.dtype());
+  UOp body = c.sum.src(0);
+  std::vector<UOp> conditions;
+  while (body.op() == Op::Where && body.src(2).is_const() && !body.src(2).arg().is_invalid() &&
+         body.src(2).arg().to_double() == 0) {
+    for (const UOp& g : conjuncts(body.src(0))) conditions.push_back(g);
+    body = body.src(1);
+  }
+  if (body.op() != Op::Mul) return false;
+  UOp factor[2] = {body.src(0), body.src(1)};
+  for (const UOp& g : conditions) {
+    // A condition goes to the factor that has it already, or has its ranges.
+    size_t to = 0;
+    for (size_t i = 0; i < 2; ++i) {
+      bool all = true;
+      for (const Node* r : g.ranges()) all = all && factor[i].depends_on(UOp(r));
+      if (all) to = i;
+      if (all && zero_unless(g, factor[i]) == factor[i]) break;
+    }
+    factor[to] = zero_unless(g, factor[to]);
+  }
+  for (size_t i = 0; i < 2; ++i) c.x[i] = Operand::of(factor[i]);
+  c.summed = closed_ranges(c.sum.node());
+  for (const UOp& k : c.summed)
+    if (axis_type(k.node()) != AxisType::Reduce) return false;
+  const auto outputs = closed_ranges(nest.ends[0].node());
+  for (const UOp& e : nest.ends)
+    if (closed_ranges(e.node()) != outputs) return false;
+  for (const UOp& r : nest.order) {
+    if (!contains(outputs, r)) continue;
+    if (axis_type(r.node()) != AxisType::Weak) return false;
+    const bool a = c.x[0].depends_on(r), b = c.x[1].depends_on(r);
+    if (a && !b)
+      c.own[0].push_back(r);
+    else if (b && !a)
+      c.own[1].push_back(r);
+    else
+      c.batch.push_back(r);
+  }
+  return true;
+}
+
+// Cycles of the inner loop for one term of a tile: multiply-adds, loads, the latency of a chain, vectors that come from
+// the second cache; and the loop itself.
+double tile_cycles(double rows, double vectors) {
+  return std::max({rows * vectors / 2, rows + vectors / 2, std::min(rows * vectors, 4.0), 2 * vectors}) + 0.5;
+}
+
+// Cycles a term and lane-vector for `n` rows cut into tiles.
+double rows_cycles(int64_t n, int64_t tile, double vectors) {
+  const double full = static_cast<double>(n / tile) * tile_cycles(static_cast<double>(tile), vectors);
+  const int64_t rest = n % tile;
+  return (full + (rest ? 1.03 * tile_cycles(static_cast<double>(rest), vectors) : 0)) / static_cast<double>(n);
+}
+
+// The best tile for a lane axis; false when there are no rows to speak of.
+void choose_tile(const Contraction& c, const Target& t, ContractPlan& p) {
+  const auto& rows = c.own[p.swapped ? 0 : 1];
+  const int64_t n = size_of(p.lane);
+  const int64_t n_vectors = ceil_div(n, p.lanes);
+  double best = 1e300;
+  ContractPlan found = p;
+  for (int64_t v = 1; v <= std::min<int64_t>(4, n_vectors); ++v) {
+    const int64_t most = (t.n_vector_registers - 2 - v) / v;
+    // Panels of v vectors, and one narrower panel for the rest.
+    const double panels = static_cast<double>(n_vectors / v), rest = static_cast<double>(n_vectors % v);
+    auto cost = [&](int64_t size, int64_t tile, int64_t other) {
+      double cycles = panels * rows_cycles(size * other, tile * other, static_cast<double>(v));
+      if (rest > 0) cycles += 1.03 * rows_cycles(size * other, tile * other, rest);
+      return cycles;
+    };
+    for (const UOp& r : rows)
+      for (int64_t tile = 1; tile <= std::min(most, size_of(r)); ++tile) {
+        const double one = cost(size_of(r), tile, 1);
+        if (one < best * 0.995) {
+          best = one;
+          found.vectors = v;
+          found.rows = {{r, tile}};
+        }
+        if (tile != size_of(r)) continue;
+        for (const UOp& q : rows) {
+          if (q == r) continue;
+          for (int64_t more = 2; more * tile <= most && more <= size_of(q); ++more) {
+            if (size_of(q) % more != 0) continue;
+            const double both = cost(tile, tile, more);
+            if (both >= best * 0.995) continue;
+            best = both;
+            found.vectors = v;
+            found.rows = {{r, tile}, {q, more}};
+          }
+        }
+      }
+    if (rows.empty()) {
+      const double one = panels * tile_cycles(1, static_cast<double>(v)) + (rest > 0 ? tile_cycles(1, rest) : 0);
+      if (one < best) {
+        best = one;
+        found.vectors = v;
+        found.rows.clear();
+      }
+    }
+  }
+  p = found;
+  p.cycles = best * product(c.summed) * product(rows) * product(c.batch) * product(c.own[p.swapped ? 1 : 0]) /
+             static_cast<double>(n);
+}
+
+bool is_contiguous(const Operand& x, const UOp& axis) {
+  const Stride s = x.stride(axis);
+  return s.linear && s.value == 1;
+}
+
+std::vector<UOp> without(std::span<const UOp> list, const UOp& u) {
+  std::vector<UOp> out;
+  for (const UOp& r : list)
+    if (r != u) out.push_back(r);
+  return out;
+}
+
+// Every lane axis of both factors is tried.
+ContractPlan plan_contraction(const Nest& nest, const Contraction& c, const Target& t) {
+  ContractPlan best;
+  best.cycles = 1e300;
+  const UOp st = nest.ends[0].src(0);
+  const Affine out = affine_of(st.src(0).src(1));
+  for (const bool swapped : {false, true}) {
+    const Operand& x = c.x[swapped ? 1 : 0];
+    for (const UOp& lane : c.own[swapped ? 1 : 0]) {
+      if (size_of(lane) < 4) continue;
+      ContractPlan p;
+      p.swapped = swapped;
+      p.lane = lane;
+      p.lanes = std::max<int64_t>(2, t.vector_bytes / c.n_bytes);
+      while (p.lanes / 2 >= size_of(lane)) p.lanes /= 2;
+      choose_tile(c, t, p);
+      const double reuse = product(c.own[swapped ? 0 : 1]) * product(without(c.own[swapped ? 1 : 0], lane));
+      const bool contiguous = is_contiguous(x, lane) && !x.is_gated_by(std::vector<UOp>{lane});
+      // Rows of the operand that lie far apart cost a page and a cache set each.
+      int64_t far = 0;
+      for (const UOp& k : c.summed) {
+        const Stride s = x.stride(k);
+        if (s.linear && size_of(k) > 16) far = std::max(far, std::abs(s.value) * c.n_bytes);
+      }
+      const double n_packed = product(c.summed) * static_cast<double>(size_of(lane)) * product(c.batch);
+      const double again = x.is_plain ? 1 : 2;
+      p.pack = !contiguous || !x.is_plain || x.load.dtype() != c.sum.dtype() || (far >= 1024 && reuse >= 64);
+      if (p.pack) p.cycles += n_packed * again * (contiguous ? 0.25 : 1.2);
+      const Stride s = stride_of(out, lane);
+      const double n_stored = product(c.own[0]) * product(c.own[1]) * product(c.batch);
+      p.cycles += n_stored * (s.linear && s.value == 1 ? 0.15 : 1.3);
+      if (p.cycles < best.cycles) best = p;
+    }
+  }
+  return best;
+}
+
+// The schedule of one plan.
+class Builder {
+ public:
+  Builder(const Nest& nest, const Contraction& c, const ContractPlan& p, const Target& t)
+      : nest_(nest), c_(c), p_(p), target_(t), x_(c.x[p.swapped ? 1 : 0]), y_(c.x[p.swapped ? 0 : 1]) {}
+
+  void run(std::vector<Nest>& out) {
+    rows_ = c_.own[p_.swapped ? 0 : 1];
+    vector_side_ = without(c_.own[p_.swapped ? 1 : 0], p_.lane);
+    const int64_t n = size_of(p_.lane), width = p_.vectors * p_.lanes;
+    const int64_t n_panels = n / width, rest = n - n_panels * width;
+    // What stays in cache while rows pass by; more than that is chunked, or the sum is cut.
+    const int64_t budget = target_.l2_bytes / 2;
+    const auto panel_bytes = static_cast<int64_t>(product(c_.summed)) * width * c_.n_bytes;
+    chunked_ = p_.pack && panel_bytes * std::max<int64_t>(1, n_panels) > budget;
+    output_is_read_ = reads_output();
+    if (chunked_ && panel_bytes > budget && c_.summed.size() > 1 && may_be_placed()) {
+      cut_ = true;
+      chunked_ = false;
+    }
+    plan_staging();
+    std::vector<Segment> parts;
+    if (n_panels > 0) parts.push_back({0, n_panels, p_.vectors, p_.lanes});
+    if (rest > 0) parts.push_back({n_panels * width, 1, ceil_div(rest, p_.lanes), p_.lanes});
+    Nest nest = empty();
+    for (const Segment& s : parts) {
+      panels_a_chunk_ = s.count;
+      if (chunked_) panels_a_chunk_ = s.count == n_panels ? chunk_of(n_panels, panel_bytes, budget) : 1;
+      if (chunked_ && !nest.ends.empty()) {
+        finish(std::move(nest), out);
+        nest = empty();
+      }
+      part(nest, s);
+    }
+    finish(std::move(nest), out);
+  }
+
+ private:
+  Nest empty() {
+    pre_.clear();
+    mid_.clear();
+    panels_.clear();
+    inner_.clear();
+    loops_.clear();
+    blocks_.clear();
+    y_stage_ = UOp();
+    pack_is_open_ = false;
+    Nest nest = nest_;
+    nest.ends.clear();
+    return nest;
+  }
+
+  bool reads_output() const {
+    for (const UOp& e : nest_.ends)
+      for (const UOp& f : nest_.ends)
+        for (const Node* n : toposort(f.src(0).src(1)))
+          if (n->op == Op::Param && n->arg == e.src(0).src(0).src(0).arg()) return true;
+    return false;
+  }
+  // Partial sums can rest in the output: one store, of the sum's type, that the nest does not read.
+  bool may_be_placed() const {
+    const UOp to = nest_.ends[0].src(0).src(0);
+    return nest_.ends.size() == 1 && to.dtype() == c_.sum.dtype() && to.n_src() == 2 && !output_is_read_;
+  }
+
+  // The broadcast operand is read where it is, unless the inner loop would do more than load it.
+  void plan_staging() {
+    stage_y_ = !y_.is_plain || y_.is_gated_by(c_.summed) || y_.load.dtype() != c_.sum.dtype();
+    if (!stage_y_) return;
+    tile_ = find_tile(y_, inner_summed(), {});
+    window_ = false;
+    for (const UOp& r : rows_) window_ = window_ || tile_.covers(r);
+    window_ = window_ && tile_.ok;
+    int64_t bytes = c_.n_bytes;
+    for (const Tile::Dim& d : tile_.dims) bytes *= d.size;
+    if (window_ && bytes > 2 * target_.l2_bytes) stage_y_ = window_ = false;
+  }
+  std::vector<UOp> inner_summed() const {
+    return {c_.summed.begin() + (cut_ ? 1 : 0), c_.summed.end()};
+  }
+
+  int64_t chunk_of(int64_t n_panels, int64_t panel_bytes, int64_t budget) const {
+    int64_t best = 1;
+    for (int64_t d = 1; d <= n_panels; ++d)
+      if (n_panels % d == 0 && d * panel_bytes <= budget && (n_panels / d >= 8 * target_.n_cores || d == 1)) best = d;
+    return best;
+  }
+
+  const ContractPlan::Row* tile_row(const UOp& r) const {
+    for (const ContractPlan::Row& row : p_.rows)
+      if (row.axis == r) return &row;
+    return nullptr;
+  }
+
+  // A loop over an output axis, the same one in all parts.
+  UOp loop(const UOp& r, std::vector<UOp>& where_to) {
+    const auto it = loops_.find(r.node());
+    if (it != loops_.end()) return it->second;
+    const UOp l = with_type(r, AxisType::Weak);
+    loops_.emplace(r.node(), l);
+    where_to.push_back(l);
+    return l;
+  }
+  // The loop over `count` blocks of a row axis. Outside of a cut sum, some parts of the first such loop run in parallel.
+  UOp block(const UOp& r, int64_t begin, int64_t count, std::vector<UOp>& open) {
+    auto& made = blocks_[{r.node(), begin}];
+    if (made.empty()) {
+      int64_t parts = 1;
+      if (cut_ && !cut_parts_ && row_blocks().size() == 1) {
+        for (parts = std::min<int64_t>(target_.n_cores, count); count % parts != 0;) ++parts;
+        cut_parts_ = true;
+      }
+      if (parts > 1) {
+        made.push_back(fresh_range(parts, AxisType::Weak));
+        pre_.push_back(made.back());
+      }
+      if (count > parts) {
+        made.push_back(fresh_range(count / parts, AxisType::Weak));
+        mid_.push_back(made.back());
+      }
+    }
+    UOp at = idx(0);
+    for (const UOp& l : made) {
+      at = at * size_of(l) + l;
+      open.push_back(l);
+    }
+    return at;
+  }
+
+  // One part of the lane axis: main panels, or the narrower rest.
+  void part(Nest& nest, const Segment& s) {
+    RangeMap map;
+    std::vector<UOp> open;  // ranges of the END
+    auto outer = [&](const UOp& r, std::vector<UOp>& where_to) {
+      map[r.node()] = loop(r, where_to);
+      open.push_back(map[r.node()]);
+    };
+    for (const UOp& r : c_.batch) outer(r, pre_);
+    for (const UOp& r : vector_side_) outer(r, pre_);
+    UOp chunk;
+    if (s.count > panels_a_chunk_) {
+      chunk = fresh_range(s.count / panels_a_chunk_, AxisType::Weak);
+      pre_.push_back(chunk);
+      open.push_back(chunk);
+    }
+    pack_is_open_ = p_.pack && !pre_.empty();
+    for (const UOp& r : rows_)
+      if (!tile_row(r)) outer(r, chunked_ || cut_ || (window_ && tile_.covers(r)) ? mid_ : pre_);
+
+    const std::vector<UOp> summed = inner_summed();
+    const int64_t width = s.unroll * s.lanes;
+    const UOp u = fresh_range(s.unroll, AxisType::Upcast), l = fresh_range(s.lanes, AxisType::Lane);
+    const int64_t n_valid = std::min(size_of(p_.lane) - s.begin, width * s.count);
+    const bool masked = n_valid < width * s.count;
+    inner_.push_back(u);
+    inner_.push_back(l);
+
+    UOp packed;
+    if (p_.pack) {
+      packed = pack_panels(Operand::of(substitute(x_.value, map)),
+                           {p_.lane, s.begin, chunk, panels_a_chunk_, s.unroll, s.lanes, n_valid}, summed, inner_);
+    }
+    for (const auto& [begin, height] : row_blocks()) {
+      RangeMap at(map);
+      std::vector<UOp> ranges(open), copies;
+      UOp panel;
+      if (panels_a_chunk_ > 1) {
+        panel = fresh_range(panels_a_chunk_, AxisType::Loop);
+        panels_.push_back(panel);
+      }
+      UOp lane_at = (panel ? panel : idx(0)) * width + (u * s.lanes + l);
+      if (chunk) lane_at = chunk * (panels_a_chunk_ * width) + lane_at;
+      at[p_.lane.node()] = lane_at + s.begin;
+      for (size_t i = 0; i < p_.rows.size(); ++i) {
+        const UOp r = p_.rows[i].axis;
+        const int64_t tile = i == 0 ? height : p_.rows[i].tile, n = size_of(r);
+        const UOp up = fresh_range(tile, AxisType::Upcast);
+        UOp first = idx(begin);
+        if (i > 0 || begin == 0) {
+          const bool overlaps = i == 0 && n % tile != 0 && row_blocks().size() == 1;
+          const int64_t count = overlaps ? ceil_div(n, tile) : n / tile;
+          first = block(r, begin, count, ranges) * tile;
+          // The last block begins early enough to be whole; what it computes again is the same.
+          if (overlaps) first = alu(Op::Min, {first, idx(n - tile)});
+        }
+        at[r.node()] = first + up;
+        copies.push_back(up);
+      }
+      inner_.insert(inner_.end(), copies.begin(), copies.end());
+      if (panel) ranges.push_back(panel);
+      std::vector<UOp> terms;
+      for (size_t i = 0; i < summed.size(); ++i) {
+        const bool unrolled = i + 1 == summed.size() && size_of(summed[i]) <= 8;
+        terms.push_back(with_type(summed[i], unrolled ? AxisType::Unroll : AxisType::Reduce));
+        at[summed[i].node()] = terms.back();
+      }
+      inner_.insert(inner_.end(), terms.begin(), terms.end());
+      UOp vector;
+      if (p_.pack) {
+        UOp flat = panel ? panel : idx(0);
+        for (const UOp& k : terms) flat = flat * size_of(k) + k;
+        vector = load(index(packed, flat * width + (u * s.lanes + l)));
+      } else {
+        const UOp gate = lt(p_.lane, size_of(p_.lane));
+        vector = substitute(masked ? gate_loads(x_.value, p_.lane, gate) : x_.value, at);
+      }
+      const UOp element = broadcast_operand(at, copies, summed);
+      const UOp both = p_.swapped ? element * vector : vector * element;
+      std::vector<UOp> closed(terms);
+      if (cut_) closed.insert(closed.begin(), c_.summed[0]);
+      at[c_.sum.node()] = reduce(both, "add", closed);
+      ranges.insert(ranges.end(), copies.begin(), copies.end());
+      ranges.push_back(u);
+      ranges.push_back(l);
+      for (const UOp& e : nest_.ends)
+        nest.ends.push_back(end(substitute(masked ? masked_store(e.src(0)) : e.src(0), at), ranges));
+    }
+  }
+
+  UOp broadcast_operand(const RangeMap& at, std::span<const UOp> copies, std::span<const UOp> summed) {
+    if (!stage_y_) return substitute(y_.value, at);
+    if (window_) {
+      std::vector<UOp> made;
+      const UOp read = read_tile(y_, tile_, at, p_.lanes, made);
+      if (y_stage_) return load(index(y_stage_, read.src(0).src(1)));  // the same tile, read elsewhere
+      y_stage_ = read.src(0).src(0);
+      inner_.insert(inner_.end(), made.begin(), made.end());
+      return read;
+    }
+    // The rows of one block: ranges of their own in what is tiled.
+    RangeMap rows;
+    for (const ContractPlan::Row& r : p_.rows) rows.emplace(r.axis.node(), at.at(r.axis.node()));
+    const Operand y = Operand::of(substitute(y_.value, rows));
+    const Tile block = find_tile(y, summed, copies);
+    return block.ok ? read_tile(y, block, at, p_.lanes, inner_) : substitute(y_.value, at);
+  }
+
+  // Where the first row axis does not divide: many blocks overlap at the end, a few get a shorter one.
+  std::vector<std::pair<int64_t, int64_t>> row_blocks() const {
+    if (p_.rows.empty()) return {{0, 1}};
+    const int64_t n = size_of(p_.rows[0].axis), tile = p_.rows[0].tile;
+    if (n % tile == 0 || (n / tile >= 8 && !cut_ && !output_is_read_)) return {{0, tile}};
+    return {{0, tile}, {n / tile * tile, n % tile}};
+  }
+
+  // Lanes beyond the end load nothing (but for the sum, which is over padding there) and store nothing.
+  UOp masked_store(const UOp& st) const {
+    const UOp gate = lt(p_.lane, size_of(p_.lane)), to = st.src(0);
+    const UOp hole = UOp::make(Op::Variable, c_.sum.dtype(), {}, Arg::list({Arg("sum"), 0, 0}));
+    const UOp gated = gate_loads(substitute(st.src(1), {{c_.sum.node(), hole}}), p_.lane, gate);
+    return store(index(to.src(0), to.src(1), to.n_src() == 3 ? to.src(2) & gate : gate),
+                 substitute(gated, {{hole.node(), c_.sum}}));
+  }
+
+  void finish(Nest nest, std::vector<Nest>& out) {
+    nest.order = pre_;
+    if (cut_) nest.order.push_back(c_.summed[0]);
+    for (const auto* list : {&mid_, &panels_, &inner_}) nest.order.insert(nest.order.end(), list->begin(), list->end());
+    nest.opts += "contract rows";
+    for (const ContractPlan::Row& r : p_.rows) nest.opts += fmt::format(" {}", r.tile);
+    nest.opts += fmt::format(" vectors {}x{}{}{}{} ", p_.vectors, p_.lanes, p_.pack ? " pack" : "",
+                             stage_y_ ? " stage" : "", cut_ ? " cut" : "");
+    // What is packed or staged inside of an outer loop would be made again in each part of an inner one.
+    std::vector<UOp> candidates = pre_, parallel;
+    if (!cut_ && !window_ && !pack_is_open_) candidates.insert(candidates.end(), mid_.begin(), mid_.end());
+    for (const UOp& r : candidates) {
+      for (const UOp& e : nest.ends)
+        if (!contains(closed_ranges(e.node()), r)) goto done;
+      parallel.push_back(r);
+    }
+  done:
+    parallelize(nest, parallel, p_.cycles * kNsPerCycle, target_);
+    out.push_back(std::move(nest));
+  }
+
+  const Nest& nest_;
+  const Contraction& c_;
+  const ContractPlan& p_;
+  const Target& target_;
+  const Operand &x_, &y_;
+  std::vector<UOp> rows_, vector_side_;
+  bool chunked_ = false, cut_ = false, cut_parts_ = false, output_is_read_ = false, pack_is_open_ = false;
+  bool stage_y_ = false, window_ = false;  // window_: one tile serves all rows
+  int64_t panels_a_chunk_ = 1;
+  Tile tile_;
+  UOp y_stage_;
+  std::unordered_map<const Node*, UOp> loops_;
+  std::map<std::pair<const Node*, int64_t>, std::vector<UOp>> blocks_;
+  std::vector<UOp> pre_, mid_, panels_, inner_;  // loops, outermost first
+};
+
+}  // namespace
+
+bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
+  Contraction c;
+  if (!recognise(nest, c)) return false;
+  if (c.own[0].empty() && c.own[1].empty()) return false;
+  if (product(c.summed) < 4) return false;
+  const ContractPlan p = plan_contraction(nest, c, target);
+  if (!p.lane) return false;
+  // One row: lanes only help when the operand lies along them.
+  if (product(c.own[p.swapped ? 0 : 1]) < 2 && p.pack) return false;
+  Builder(nest, c, p, target).run(out);
+  return true;
+}
+
+}  // namespace whit::codegen

@@ -1,0 +1,283 @@
+#include "codegen/operand.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace whit::codegen {
+namespace {
+
+bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.begin(), list.end(), u) != list.end(); }
+
+// Rebuilds an expression with some LOADs replaced.
+template <class F>
+UOp map_loads(const UOp& root, F&& f) {
+  std::unordered_map<const Node*, UOp> done;
+  std::vector<UOp> src;
+  for (const Node* n : toposort(root)) {
+    src.clear();
+    bool changed = false;
+    for (const Node* s : n->src()) {
+      const auto it = done.find(s);
+      src.push_back(it == done.end() ? UOp(s) : it->second);
+      changed |= src.back().node() != s;
+    }
+    UOp now = changed ? UOp::make(n->op, n->dtype, src, n->arg) : UOp(n);
+    if (n->op == Op::Load && n->src()[0]->op == Op::Index) now = f(now);
+    if (now.node() != n) done.emplace(n, now);
+  }
+  const auto it = done.find(root.node());
+  return it == done.end() ? root : it->second;
+}
+
+UOp with_gate(const UOp& load_, const UOp& gate) {
+  const UOp at = load_.src(0);
+  const UOp all = at.n_src() == 3 ? at.src(2) & gate : gate;
+  return UOp::make(Op::Load, load_.dtype(), {index(at.src(0), at.src(1), all)}, load_.arg());
+}
+
+// The sums of ranges in an expression: what its indices and its gates' comparisons are made of.
+bool linear_forms(const UOp& value, std::vector<Affine>& flats, std::vector<Affine>& gates) {
+  for (const Node* n : toposort(value)) {
+    if (n->op == Op::Reduce || n->op == Op::Stage) return false;
+    if (n->op == Op::Index) {
+      flats.push_back(affine_of(UOp(n->src()[1])));
+      if (n->n_src == 3)
+        for (const UOp& c : conjuncts(UOp(n->src()[2]))) {
+          if (!is_comparison(c.op()) || !is_int(c.src(0).dtype())) return false;
+          Affine a = affine_of(c.src(0));
+          a.add(affine_of(c.src(1)), -1);
+          gates.push_back(a);
+        }
+    }
+  }
+  for (const auto* list : {&flats, &gates})
+    for (const Affine& a : *list)
+      for (const Term& t : a.terms)
+        if (t.factor.op() != Op::Range) return false;
+  // A range that reaches the value otherwise (an arange) is no index.
+  for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Index; }))
+    if (n->op == Op::Range) return false;
+  return true;
+}
+
+Tile::Dim dim_of(std::vector<std::pair<UOp, int64_t>> terms) {
+  int64_t g = 0;
+  for (const auto& [r, c] : terms) g = std::gcd(g, c);
+  if (terms[0].second < 0) g = -g;
+  Tile::Dim d;
+  int64_t hi = 0;
+  for (auto& [r, c] : terms) {
+    c /= g;
+    (c < 0 ? d.lo : hi) += c * (range_size(r.node()) - 1);
+  }
+  d.size = hi - d.lo + 1;
+  d.terms = std::move(terms);
+  return d;
+}
+
+bool proportional(const Affine& a, const Tile::Dim& d) {
+  const auto& [r0, c0] = d.terms[0];
+  for (const auto& [r, c] : d.terms)
+    if (a.coef(r.node()) * c0 != a.coef(r0.node()) * c) return false;
+  return true;
+}
+
+}  // namespace
+
+Operand Operand::of(const UOp& value) {
+  Operand x;
+  x.value = value;
+  const Node* n = value.node();
+  while (n->op == Op::Cast) n = n->src()[0];
+  x.is_plain = n->op == Op::Load && n->src()[0]->op == Op::Index;
+  if (x.is_plain) x.load = UOp(n);
+  return x;
+}
+
+Stride Operand::stride(const UOp& range) const {
+  if (!is_plain) return {false, 0};
+  return stride_of(affine_of(load.src(0).src(1)), range);
+}
+
+bool Operand::is_gated_by(std::span<const UOp> ranges) const {
+  for (const Node* n : toposort(value))
+    if (n->op == Op::Index && n->n_src == 3)
+      for (const UOp& r : ranges)
+        if (UOp(n->src()[2]).depends_on(r)) return true;
+  return false;
+}
+
+UOp gate_loads(const UOp& value, const UOp& range, const UOp& gate) {
+  return map_loads(value,
+                   [&](const UOp& l) { return l.src(0).src(1).depends_on(range) ? with_gate(l, gate) : l; });
+}
+
+UOp zero_unless(const UOp& condition, const UOp& value) {
+  const Operand x = Operand::of(value);
+  if (!x.is_plain) return where(condition, value, constant(value.dtype(), 0));
+  std::vector<UOp> missing;
+  const UOp at = x.load.src(0);
+  const auto have = at.n_src() == 3 ? conjuncts(at.src(2)) : std::vector<UOp>{};
+  for (const UOp& c : conjuncts(condition))
+    if (!contains(have, c)) missing.push_back(c);
+  const UOp gate = conjunction(missing);
+  if (!gate) return value;
+  return map_loads(value, [&](const UOp& l) { return l == x.load ? with_gate(l, gate) : l; });
+}
+
+UOp pack_panels(const Operand& x, const Panels& p, std::span<const UOp> summed, std::vector<UOp>& order) {
+  const int64_t width = p.vectors * p.lanes;
+  RangeMap map;
+  std::vector<UOp> dims, loops;
+  const UOp panel = fresh_range(p.n_panels, AxisType::Loop);
+  dims.push_back(panel);
+  for (const UOp& k : summed) {
+    const UOp fresh = fresh_range(range_size(k.node()), AxisType::Loop);
+    map.emplace(k.node(), fresh);
+    dims.push_back(fresh);
+  }
+  loops = dims;
+  // Contiguous in memory: whole vectors are copied. Else one element a time: a gather would be slower.
+  const Stride s = x.stride(p.axis);
+  UOp within;
+  if (s.linear && s.value == 1) {
+    const UOp u = fresh_range(p.vectors, AxisType::Upcast), l = fresh_range(p.lanes, AxisType::Lane);
+    within = u * p.lanes + l;
+    dims.push_back(u);
+    dims.push_back(l);
+  } else {
+    const int64_t copies = std::min<int64_t>(width, 8);
+    const UOp w = fresh_range(width / copies, AxisType::Loop), u = fresh_range(copies, AxisType::Upcast);
+    within = w * copies + u;
+    dims.push_back(w);
+    dims.push_back(u);
+  }
+  UOp at = panel * width + within;
+  if (p.chunk) at = p.chunk * (p.n_panels * width) + at;
+  at = at + p.begin;
+  UOp value = x.value;
+  if (p.n_valid < (p.chunk ? range_size(p.chunk.node()) : 1) * p.n_panels * width)
+    value = gate_loads(value, p.axis, lt(p.axis, p.begin + p.n_valid));
+  map.emplace(p.axis.node(), at);
+  std::vector<UOp> src{substitute(value, map)};
+  src.insert(src.end(), dims.begin(), dims.end());
+  order.insert(order.end(), dims.begin(), dims.end());
+  return UOp::make(Op::Stage, x.value.dtype(), src);
+}
+
+bool Tile::covers(const UOp& range) const {
+  for (const Dim& d : dims)
+    for (const auto& [r, c] : d.terms)
+      if (r == range) return true;
+  return false;
+}
+
+Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UOp> tiled) {
+  Tile t;
+  std::vector<Affine> flats, gates;
+  if (!linear_forms(x.value, flats, gates)) return t;
+  std::vector<Tile::Dim> sums;
+  auto add_sum = [&](std::vector<std::pair<UOp, int64_t>> terms) {
+    std::sort(terms.begin(), terms.end(),
+              [](const auto& a, const auto& b) { return range_id(a.first.node()) < range_id(b.first.node()); });
+    const Tile::Dim d = dim_of(std::move(terms));
+    for (const Tile::Dim& have : sums) {
+      if (have.terms == d.terms) return true;
+      for (const auto& [r, c] : have.terms)
+        for (const auto& [q, e] : d.terms)
+          if (r == q) return false;
+    }
+    sums.push_back(d);
+    return true;
+  };
+  for (const Affine& a : gates) {
+    if (a.terms.size() < 2) continue;
+    std::vector<std::pair<UOp, int64_t>> terms;
+    for (const Term& term : a.terms) terms.emplace_back(term.factor, term.coef);
+    if (!add_sum(std::move(terms))) return t;
+  }
+  // Without a gate to tell: a summed range and an output range whose strides overlap are a window.
+  for (const Affine& a : flats)
+    for (const Term& k : a.terms) {
+      if (!contains(summed, k.factor)) continue;
+      for (const Term& o : a.terms) {
+        if (contains(summed, o.factor) || o.coef % k.coef != 0) continue;
+        bool known = false;
+        for (const Tile::Dim& d : sums)
+          for (const auto& [r, c] : d.terms) known = known || r == k.factor || r == o.factor;
+        if (!known && std::abs(o.coef) <= std::abs(k.coef) * (range_size(k.factor.node()) - 1))
+          if (!add_sum({{o.factor, o.coef}, {k.factor, k.coef}})) return t;
+      }
+    }
+  for (const Tile::Dim& d : sums) {
+    bool has_unit = false;
+    for (const auto& [r, c] : d.terms) has_unit = has_unit || std::abs(c) == 1;
+    if (!has_unit) return t;
+    for (const auto* list : {&flats, &gates})
+      for (const Affine& a : *list)
+        if (!proportional(a, d)) return t;
+  }
+  t.dims = sums;
+  for (const UOp& r : summed)
+    if (x.depends_on(r) && !t.covers(r)) t.dims.push_back(dim_of({{r, 1}}));
+  for (const UOp& r : tiled)
+    if (x.depends_on(r) && !t.covers(r)) t.dims.push_back(dim_of({{r, 1}}));
+  // As in memory, so that filling runs along it: the largest stride outside.
+  auto stride = [&](const Tile::Dim& d) {
+    int64_t s = 0;
+    for (const Affine& a : flats)
+      s = std::max(s, std::abs(a.coef(d.terms[0].first.node()) / d.terms[0].second));
+    return s;
+  };
+  std::stable_sort(t.dims.begin(), t.dims.end(),
+                   [&](const Tile::Dim& a, const Tile::Dim& b) { return stride(a) > stride(b); });
+  t.ok = !t.dims.empty();
+  return t;
+}
+
+UOp read_tile(const Operand& x, const Tile& t, const RangeMap& map, int64_t lanes, std::vector<UOp>& order) {
+  RangeMap inside(map);
+  std::vector<UOp> ranges;
+  UOp flat = idx(0), beyond;
+  for (size_t i = 0; i < t.dims.size(); ++i) {
+    const Tile::Dim& d = t.dims[i];
+    const bool last = i + 1 == t.dims.size();
+    UOp u;
+    int64_t size = d.size;
+    if (last && size >= 4) {
+      // The innermost dimension is filled in vectors; its padding is zero.
+      int64_t l = lanes;
+      while (l > 4 && (size + l - 1) / l * l > size + size / 4) l /= 2;
+      const UOp o = fresh_range((size + l - 1) / l, AxisType::Loop), v = fresh_range(l, AxisType::Lane);
+      u = o * l + v;
+      if (size % l != 0) beyond = lt(u, size);
+      size = (size + l - 1) / l * l;
+      ranges.push_back(o);
+      ranges.push_back(v);
+    } else {
+      u = fresh_range(size, AxisType::Loop);
+      ranges.push_back(u);
+    }
+    bool placed = false;
+    UOp outside = idx(-d.lo);
+    for (const auto& [r, c] : d.terms) {
+      const auto it = map.find(r.node());
+      outside = outside + (it == map.end() ? r : it->second) * c;
+      if (!placed && std::abs(c) == 1) {
+        inside[r.node()] = (u + d.lo) * c;
+        placed = true;
+      } else {
+        inside[r.node()] = idx(0);
+      }
+    }
+    flat = flat * size + outside;
+  }
+  UOp value = substitute(x.value, inside);
+  if (beyond) value = gate_loads(value, ranges.back(), beyond);
+  std::vector<UOp> src{value};
+  src.insert(src.end(), ranges.begin(), ranges.end());
+  order.insert(order.end(), ranges.begin(), ranges.end());
+  return load(index(UOp::make(Op::Stage, x.value.dtype(), src), flat));
+}
+
+}  // namespace whit::codegen

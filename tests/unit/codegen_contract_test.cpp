@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include "codegen/optimize.h"
+#include "ir/text.h"
+#include "unit/kernel_zoo.h"
+#include "unit/run_kernel.h"
+
+namespace whit {
+namespace {
+
+// Caches this small make every path of the schedule reachable with small shapes.
+Target small(int64_t l2 = 8192, int cores = 2) {
+  Target t = host_target();
+  t.l2_bytes = l2;
+  t.n_cores = cores;
+  return t;
+}
+std::string check(const UOp& k, const Target& t) {
+  const UOp p = lower_kernel(k, t);
+  std::string d = testing::difference(k, p, 2e-5, 3);
+  if (!d.empty()) d = "opts " + to_text(p.src(0).arg()) + ": " + d.substr(0, 300);
+  return d;
+}
+std::string opts(const UOp& k, const Target& t) { return to_text(codegen::optimize(k, t).arg()); }
+int count(const UOp& program, Op op) {
+  int n = 0;
+  for (const Node* m : program->src()[1]->src()) n += m->op == op;
+  return n;
+}
+
+TEST(Contract, Matmul) {
+  for (const int64_t m : {1, 2, 5, 8, 17, 64, 100})
+    for (const int64_t n : {1, 3, 7, 16, 33, 70, 128})
+      for (const int64_t k : {3, 16, 70}) {
+        for (const bool ta : {false, true})
+          for (const bool tb : {false, true})
+            ASSERT_EQ(check(zoo::matmul({m, n, k, ta, tb, (m + n) % 2 == 0}), small()), "")
+                << m << " " << n << " " << k << " " << ta << tb;
+      }
+}
+
+TEST(Contract, MatmulThatIsChunkedOrCut) {
+  EXPECT_EQ(check(zoo::matmul({100, 300, 130}), small(32 << 10)), "");
+  EXPECT_EQ(check(zoo::matmul({100, 300, 130, false, true, true}), small(4 << 10)), "");
+  EXPECT_EQ(check(zoo::matmul({40, 50, 30, false, true, true, 3}), small(4 << 10)), "");
+}
+
+TEST(Contract, Convolutions) {
+  for (const zoo::ConvShape& s :
+       {zoo::ConvShape{3, 1, 32, 14, 14, 5, 5}, zoo::ConvShape{2, 5, 32, 11, 12, 3, 3}, zoo::ConvShape{2, 7, 10, 9, 9, 3, 3, 1},
+        zoo::ConvShape{1, 16, 33, 8, 8, 3, 3}, zoo::ConvShape{2, 3, 64, 10, 10, 1, 1}})
+    for (const int64_t l2 : {int64_t{4} << 10, int64_t{1} << 20}) {
+      EXPECT_EQ(check(zoo::conv_forward(s), small(l2)), "");
+      EXPECT_EQ(check(zoo::conv_data_gradient(s), small(l2)), "");
+      EXPECT_EQ(check(zoo::conv_weight_gradient(s), small(l2)), "");
+    }
+}
+
+TEST(Contract, WhatIsCounted) {
+  Target t = host_target();
+  t.vector_bytes = 64;
+  t.n_vector_registers = 32;
+  t.n_cores = 2;
+  t.l2_bytes = 1 << 20;
+  // 8 x 3 vectors; one GLOBAL, rows, panels and the sum; B is packed.
+  const UOp p = lower_kernel(zoo::matmul({1024, 960, 1024}), t);
+  EXPECT_EQ(count(p, Op::MulAcc), 24);
+  EXPECT_EQ(count(p, Op::Reg), 24);
+  EXPECT_EQ(count(p, Op::Scratch), 1);
+  // The gradient of a convolution's input: weights packed, the padded window staged, no gate in the inner loop.
+  const UOp g = lower_kernel(zoo::conv_data_gradient({8, 32, 32, 24, 24, 5, 5}), t);
+  EXPECT_EQ(count(g, Op::Scratch), 2);
+  EXPECT_GE(count(g, Op::MulAcc), 20);
+  EXPECT_NE(opts(zoo::conv_weight_gradient({512, 32, 32, 24, 24, 5, 5}), t).find("cut"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace whit
