@@ -108,9 +108,19 @@ double rows_cycles(int64_t n, int64_t tile, double vectors) {
   return (full + (rest ? 1.03 * tile_cycles(static_cast<double>(rest), vectors) : 0)) / static_cast<double>(n);
 }
 
-// The best tile for a lane axis; false when there are no rows to speak of.
+// How far apart an operand's elements lie along an axis, at most.
+int64_t reach(const Operand& x, const UOp& r) {
+  int64_t most = 0;
+  for (const Node* n : toposort(x.value))
+    if (n->op == Op::Index) most = std::max(most, std::abs(stride_of(affine_of(UOp(n->src()[1])), r).value));
+  return most;
+}
+
+// The best tile for a lane axis. Its rows run along the axis in which the operand lies closest, and maybe a second one.
 void choose_tile(const Contraction& c, const Target& t, ContractPlan& p) {
-  const auto& rows = c.own[p.swapped ? 0 : 1];
+  std::vector<UOp> rows = c.own[p.swapped ? 0 : 1];
+  const Operand& y = c.x[p.swapped ? 0 : 1];
+  std::stable_sort(rows.begin(), rows.end(), [&](const UOp& a, const UOp& b) { return reach(y, a) < reach(y, b); });
   const int64_t n = size_of(p.lane);
   const int64_t n_vectors = ceil_div(n, p.lanes);
   double best = 1e300;
@@ -124,7 +134,8 @@ void choose_tile(const Contraction& c, const Target& t, ContractPlan& p) {
       if (rest > 0) cycles += 1.03 * rows_cycles(size * other, tile * other, rest);
       return cycles;
     };
-    for (const UOp& r : rows)
+    for (const UOp& r : rows) {
+      if (r != rows[0] && size_of(rows[0]) >= 4) break;
       for (int64_t tile = 1; tile <= std::min(most, size_of(r)); ++tile) {
         const double one = cost(size_of(r), tile, 1);
         if (one < best * 0.995) {
@@ -145,6 +156,7 @@ void choose_tile(const Contraction& c, const Target& t, ContractPlan& p) {
           }
         }
       }
+    }
     if (rows.empty()) {
       const double one = panels * tile_cycles(1, static_cast<double>(v)) + (rest > 0 ? tile_cycles(1, rest) : 0);
       if (one < best) {
@@ -187,7 +199,7 @@ ContractPlan plan_contraction(const Nest& nest, const Contraction& c, const Targ
       p.lanes = std::max<int64_t>(2, t.vector_bytes / c.n_bytes);
       while (p.lanes / 2 >= size_of(lane)) p.lanes /= 2;
       choose_tile(c, t, p);
-      const double reuse = product(c.own[swapped ? 0 : 1]) * product(without(c.own[swapped ? 1 : 0], lane));
+      const double reuse = product(c.own[swapped ? 0 : 1]);
       const bool contiguous = is_contiguous(x, lane) && !x.is_gated_by(std::vector<UOp>{lane});
       // Rows of the operand that lie far apart cost a page and a cache set each.
       int64_t far = 0;
@@ -195,7 +207,7 @@ ContractPlan plan_contraction(const Nest& nest, const Contraction& c, const Targ
         const Stride s = x.stride(k);
         if (s.linear && size_of(k) > 16) far = std::max(far, std::abs(s.value) * c.n_bytes);
       }
-      const double n_packed = product(c.summed) * static_cast<double>(size_of(lane)) * product(c.batch);
+      const double n_packed = product(c.summed) * product(c.own[swapped ? 1 : 0]) * product(c.batch);
       const double again = x.is_plain ? 1 : 2;
       p.pack = !contiguous || !x.is_plain || x.load.dtype() != c.sum.dtype() || (far >= 1024 && reuse >= 64);
       if (p.pack) p.cycles += n_packed * again * (contiguous ? 0.25 : 1.2);
@@ -224,7 +236,7 @@ class Builder {
     const auto panel_bytes = static_cast<int64_t>(product(c_.summed)) * width * c_.n_bytes;
     chunked_ = p_.pack && panel_bytes * std::max<int64_t>(1, n_panels) > budget;
     output_is_read_ = reads_output();
-    if (chunked_ && panel_bytes > budget && c_.summed.size() > 1 && may_be_placed()) {
+    if (chunked_ && panel_bytes > budget && c_.summed.size() > 1) {
       cut_ = true;
       chunked_ = false;
     }
@@ -248,6 +260,7 @@ class Builder {
  private:
   Nest empty() {
     pre_.clear();
+    cut_dims_.clear();
     mid_.clear();
     panels_.clear();
     inner_.clear();
@@ -267,12 +280,6 @@ class Builder {
           if (n->op == Op::Param && n->arg == e.src(0).src(0).src(0).arg()) return true;
     return false;
   }
-  // Partial sums can rest in the output: one store, of the sum's type, that the nest does not read.
-  bool may_be_placed() const {
-    const UOp to = nest_.ends[0].src(0).src(0);
-    return nest_.ends.size() == 1 && to.dtype() == c_.sum.dtype() && to.n_src() == 2 && !output_is_read_;
-  }
-
   // The broadcast operand is read where it is, unless the inner loop would do more than load it.
   void plan_staging() {
     stage_y_ = !y_.is_plain || y_.is_gated_by(c_.summed) || y_.load.dtype() != c_.sum.dtype();
@@ -285,9 +292,7 @@ class Builder {
     for (const Tile::Dim& d : tile_.dims) bytes *= d.size;
     if (window_ && bytes > 2 * target_.l2_bytes) stage_y_ = window_ = false;
   }
-  std::vector<UOp> inner_summed() const {
-    return {c_.summed.begin() + (cut_ ? 1 : 0), c_.summed.end()};
-  }
+  std::vector<UOp> inner_summed() const { return {c_.summed.begin() + (cut_ ? 1 : 0), c_.summed.end()}; }
 
   int64_t chunk_of(int64_t n_panels, int64_t panel_bytes, int64_t budget) const {
     int64_t best = 1;
@@ -316,7 +321,7 @@ class Builder {
     auto& made = blocks_[{r.node(), begin}];
     if (made.empty()) {
       int64_t parts = 1;
-      if (cut_ && !cut_parts_ && row_blocks().size() == 1) {
+      if (cut_ && !cut_parts_ && count > 1 && row_blocks().size() == 1) {
         for (parts = std::min<int64_t>(target_.n_cores, count); count % parts != 0;) ++parts;
         cut_parts_ = true;
       }
@@ -418,10 +423,11 @@ class Builder {
       const UOp both = p_.swapped ? element * vector : vector * element;
       std::vector<UOp> closed(terms);
       if (cut_) closed.insert(closed.begin(), c_.summed[0]);
-      at[c_.sum.node()] = reduce(both, "add", closed);
+      const UOp sum = reduce(both, "add", closed);
       ranges.insert(ranges.end(), copies.begin(), copies.end());
       ranges.push_back(u);
       ranges.push_back(l);
+      at[c_.sum.node()] = cut_ ? rest_in_tile(sum, ranges) : sum;
       for (const UOp& e : nest_.ends)
         nest.ends.push_back(end(substitute(masked ? masked_store(e.src(0)) : e.src(0), at), ranges));
     }
@@ -445,11 +451,31 @@ class Builder {
     return block.ok ? read_tile(y, block, at, p_.lanes, inner_) : substitute(y_.value, at);
   }
 
+  // The accumulators of a cut sum rest in scratch memory while other tiles are worked on: a tile over all ranges inside
+  // of the cut, read when the sum is complete.
+  UOp rest_in_tile(const UOp& sum, std::span<const UOp> ranges) {
+    RangeMap map;
+    std::vector<UOp> dims;
+    UOp flat = idx(0);
+    for (const UOp& r : ranges) {
+      if (contains(pre_, r)) continue;
+      const AxisType t = axis_type(r.node());
+      const UOp own = with_type(r, t == AxisType::Weak ? AxisType::Loop : t);
+      map.emplace(r.node(), own);
+      dims.push_back(own);
+      flat = flat * size_of(r) + r;
+    }
+    std::vector<UOp> src{substitute(sum, map)};
+    src.insert(src.end(), dims.begin(), dims.end());
+    cut_dims_.insert(cut_dims_.end(), dims.begin(), dims.end());
+    return load(index(UOp::make(Op::Stage, sum.dtype(), src), flat));
+  }
+
   // Where the first row axis does not divide: many blocks overlap at the end, a few get a shorter one.
   std::vector<std::pair<int64_t, int64_t>> row_blocks() const {
     if (p_.rows.empty()) return {{0, 1}};
     const int64_t n = size_of(p_.rows[0].axis), tile = p_.rows[0].tile;
-    if (n % tile == 0 || (n / tile >= 8 && !cut_ && !output_is_read_)) return {{0, tile}};
+    if (n % tile == 0 || (n / tile >= 8 && !output_is_read_)) return {{0, tile}};
     return {{0, tile}, {n / tile * tile, n % tile}};
   }
 
@@ -464,7 +490,10 @@ class Builder {
 
   void finish(Nest nest, std::vector<Nest>& out) {
     nest.order = pre_;
-    if (cut_) nest.order.push_back(c_.summed[0]);
+    if (cut_) {
+      nest.order.push_back(c_.summed[0]);
+      nest.order.insert(nest.order.end(), cut_dims_.begin(), cut_dims_.end());
+    }
     for (const auto* list : {&mid_, &panels_, &inner_}) nest.order.insert(nest.order.end(), list->begin(), list->end());
     nest.opts += "contract rows";
     for (const ContractPlan::Row& r : p_.rows) nest.opts += fmt::format(" {}", r.tile);
@@ -496,7 +525,7 @@ class Builder {
   UOp y_stage_;
   std::unordered_map<const Node*, UOp> loops_;
   std::map<std::pair<const Node*, int64_t>, std::vector<UOp>> blocks_;
-  std::vector<UOp> pre_, mid_, panels_, inner_;  // loops, outermost first
+  std::vector<UOp> pre_, cut_dims_, mid_, panels_, inner_;  // loops, outermost first
 };
 
 }  // namespace

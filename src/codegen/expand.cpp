@@ -178,7 +178,7 @@ class Expander {
     int64_t innermost = -1;
     for (const UOp& r : loops) innermost = std::max(innermost, range_id(r.node()));
     placed_limit_ = innermost;
-    for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Reduce; })) {
+    for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Reduce && m->op != Op::Stage; })) {
       if (n->op != Op::Reduce) continue;
       bool early = false;
       for (size_t i = 1; i < n->n_src; ++i) early |= range_id(n->src()[i]) < innermost;
@@ -365,7 +365,7 @@ class Expander {
       return it->second;
     }
     const std::string_view monoid = n->arg.at(0).as_str();
-    Closed c = close(n, scope, placed_.node != n);
+    Closed c = close(n, scope, true);
     std::vector<UOp> bodies;
     int64_t lanes = c.lane ? range_size(c.lane.node()) : 1;
     for_each_copy(c.copied, [&](std::span<const int64_t> at) {
@@ -423,7 +423,12 @@ class Expander {
   UOp stage(const Node* n, Scope& scope) {
     auto key = key_of(n, scope);
     if (const auto it = folded_.find(key); it != folded_.end()) return it->second;
-    Closed c = close(n, scope, false);
+    const Placed outer_placed = placed_;
+    const int64_t outer_limit = placed_limit_;
+    Block* const outer_home = placed_home_;
+    placed_ = find_placed_in_stage(n);
+    Closed c = close_stage(n, scope);
+    placed_home_ = c.inner;
     UOp flat = idx(0);
     int64_t n_elems = 1;
     for (size_t i = 1; i < n->n_src; ++i) {
@@ -440,8 +445,8 @@ class Expander {
       copy.values = c.scope.values;
       for (size_t i = 0; i < at.size(); ++i) copy.values[c.copied[i].node()] = idx(at[i]);
       int64_t lanes = 1;
-      const UOp where_to = expand(UOp::make(Op::Index, n->dtype, {scratch, flat}), copy);
-      const UOp to = contiguous(where_to, lanes);
+      placed_.place = expand(UOp::make(Op::Index, n->dtype, {scratch, flat}), copy);
+      const UOp to = contiguous(placed_.place, lanes);
       lanes = std::max(lanes, n_lanes(to.src(1)));
       const UOp value = spread(expand(UOp(n->src()[0]), copy), lanes);
       WHIT_CHECK(n_lanes(value) == lanes, "[lower] a STAGE depends on lanes of its nest");
@@ -451,9 +456,44 @@ class Expander {
       tree_.pin(done, c.home);
       deps.push_back(done);
     });
+    placed_ = outer_placed;
+    placed_limit_ = outer_limit;
+    placed_home_ = outer_home;
     const UOp result = UOp::make(Op::After, n->dtype, deps);
     folded_.emplace(std::move(key), result);
     return result;
+  }
+
+  // A STAGE of a sum whose outer ranges enclose those of the tile: the tile holds the accumulators.
+  Placed find_placed_in_stage(const Node* n) {
+    Placed p;
+    placed_limit_ = -1;
+    const Node* sum = n->src()[0];
+    if (sum->op != Op::Reduce) return p;
+    for (size_t i = 1; i < n->n_src; ++i) {
+      const AxisType t = axis_type(n->src()[i]);
+      if (t != AxisType::Upcast && t != AxisType::Unroll && t != AxisType::Lane)
+        placed_limit_ = std::max(placed_limit_, range_id(n->src()[i]));
+    }
+    p.is_first = const_bool(true);
+    for (size_t i = 1; i < sum->n_src; ++i)
+      if (const UOp r(sum->src()[i]); range_id(r.node()) < placed_limit_) {
+        p.node = sum;
+        p.is_first = p.is_first & alu(Op::CmpEq, {r, idx(0)});
+      }
+    return p;
+  }
+
+  // Opens the loops of a STAGE, and with them those of a sum that is placed in it.
+  Closed close_stage(const Node* n, const Scope& scope) {
+    if (!placed_.node) return close(n, scope, false);
+    std::vector<UOp> src = UOp(n).srcs();
+    for (size_t i = 1; i < placed_.node->n_src; ++i)
+      if (const UOp r(placed_.node->src()[i]); range_id(r.node()) < placed_limit_) src.push_back(r);
+    const UOp both = UOp::make(Op::Stage, n->dtype, src);
+    level_[both.node()] = level_.at(n);
+    tree_.alive.push_back(both);
+    return close(both.node(), scope, false);
   }
 
   const Target& target_;

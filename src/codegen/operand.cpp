@@ -108,8 +108,7 @@ bool Operand::is_gated_by(std::span<const UOp> ranges) const {
 }
 
 UOp gate_loads(const UOp& value, const UOp& range, const UOp& gate) {
-  return map_loads(value,
-                   [&](const UOp& l) { return l.src(0).src(1).depends_on(range) ? with_gate(l, gate) : l; });
+  return map_loads(value, [&](const UOp& l) { return l.src(0).src(1).depends_on(range) ? with_gate(l, gate) : l; });
 }
 
 UOp zero_unless(const UOp& condition, const UOp& value) {
@@ -225,8 +224,7 @@ Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UO
   // As in memory, so that filling runs along it: the largest stride outside.
   auto stride = [&](const Tile::Dim& d) {
     int64_t s = 0;
-    for (const Affine& a : flats)
-      s = std::max(s, std::abs(a.coef(d.terms[0].first.node()) / d.terms[0].second));
+    for (const Affine& a : flats) s = std::max(s, std::abs(a.coef(d.terms[0].first.node()) / d.terms[0].second));
     return s;
   };
   std::stable_sort(t.dims.begin(), t.dims.end(),

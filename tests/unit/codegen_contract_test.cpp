@@ -29,9 +29,9 @@ int count(const UOp& program, Op op) {
 }
 
 TEST(Contract, Matmul) {
-  for (const int64_t m : {1, 2, 5, 8, 17, 64, 100})
-    for (const int64_t n : {1, 3, 7, 16, 33, 70, 128})
-      for (const int64_t k : {3, 16, 70}) {
+  for (const int64_t m : {1, 2, 5, 17, 64})
+    for (const int64_t n : {1, 7, 16, 33, 70})
+      for (const int64_t k : {3, 70}) {
         for (const bool ta : {false, true})
           for (const bool tb : {false, true})
             ASSERT_EQ(check(zoo::matmul({m, n, k, ta, tb, (m + n) % 2 == 0}), small()), "")
@@ -46,9 +46,9 @@ TEST(Contract, MatmulThatIsChunkedOrCut) {
 }
 
 TEST(Contract, Convolutions) {
-  for (const zoo::ConvShape& s :
-       {zoo::ConvShape{3, 1, 32, 14, 14, 5, 5}, zoo::ConvShape{2, 5, 32, 11, 12, 3, 3}, zoo::ConvShape{2, 7, 10, 9, 9, 3, 3, 1},
-        zoo::ConvShape{1, 16, 33, 8, 8, 3, 3}, zoo::ConvShape{2, 3, 64, 10, 10, 1, 1}})
+  for (const zoo::ConvShape& s : {zoo::ConvShape{3, 1, 32, 14, 14, 5, 5}, zoo::ConvShape{2, 5, 32, 11, 12, 3, 3},
+                                  zoo::ConvShape{2, 7, 10, 9, 9, 3, 3, 1}, zoo::ConvShape{1, 16, 33, 8, 8, 3, 3},
+                                  zoo::ConvShape{2, 3, 64, 10, 10, 1, 1}})
     for (const int64_t l2 : {int64_t{4} << 10, int64_t{1} << 20}) {
       EXPECT_EQ(check(zoo::conv_forward(s), small(l2)), "");
       EXPECT_EQ(check(zoo::conv_data_gradient(s), small(l2)), "");

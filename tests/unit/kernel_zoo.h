@@ -6,7 +6,9 @@
 
 namespace whit::zoo {
 
-inline UOp buffer(int64_t slot, int64_t n, DType dt = DType::Float32) { return param(slot, dt, std::vector<int64_t>{n}); }
+inline UOp buffer(int64_t slot, int64_t n, DType dt = DType::Float32) {
+  return param(slot, dt, std::vector<int64_t>{n});
+}
 inline UOp at(const UOp& b, const UOp& i, const UOp& gate = {}) { return load(index(b, i, gate)); }
 inline UOp put(const UOp& b, const UOp& i, const UOp& v, const std::vector<UOp>& ranges) {
   return end(store(index(b, i), v), ranges);
@@ -54,7 +56,8 @@ struct ConvShape {
   int64_t n_w() const { return co * ci * kh * kw; }
   int64_t n_out() const { return b * co * oh() * ow(); }
 };
-inline UOp padded(const UOp& buf, const ConvShape& s, const UOp& b, const UOp& c, int64_t n_c, const UOp& y, const UOp& x) {
+inline UOp padded(const UOp& buf, const ConvShape& s, const UOp& b, const UOp& c, int64_t n_c, const UOp& y,
+                  const UOp& x) {
   UOp gate;
   if (s.pad) gate = ge(y, s.pad) & lt(y, s.h + s.pad) & ge(x, s.pad) & lt(x, s.w + s.pad);
   return at(buf, ((b * n_c + c) * s.h + (y - s.pad)) * s.w + (x - s.pad), gate);
@@ -95,7 +98,10 @@ inline UOp softmax(int64_t rows, int64_t n) {
   Ranges r;
   const UOp i = r.out(rows), j = r.out(n), p = r.sum(n), q = r.sum(n);
   const UOp x = buffer(1, rows * n);
-  auto e = [&](const UOp& at_) { return alu(Op::Exp2, {(at(x, i * n + at_) - reduce(at(x, i * n + p), "max", std::vector<UOp>{p})) * f32(1.4426950408889634)}); };
+  auto e = [&](const UOp& at_) {
+    return alu(Op::Exp2,
+               {(at(x, i * n + at_) - reduce(at(x, i * n + p), "max", std::vector<UOp>{p})) * f32(1.4426950408889634)});
+  };
   return sink({put(buffer(0, rows * n), i * n + j, e(j) * alu(Op::Recip, {sum_over(e(q), {q})}), {i, j})});
 }
 inline UOp layer_norm(int64_t rows, int64_t n) {
@@ -122,10 +128,10 @@ inline UOp column_sums(int64_t m, int64_t n) {
 inline UOp max_pool(int64_t planes, int64_t h, int64_t w) {
   Ranges r;
   const UOp b = r.out(planes), y = r.out(h / 2), x = r.out(w / 2), i = r.sum(2), j = r.sum(2);
-  return sink({put(buffer(0, planes * (h / 2) * (w / 2)), (b * (h / 2) + y) * (w / 2) + x,
-                   reduce(at(buffer(1, planes * h * w), (b * h + y * 2 + i) * w + x * 2 + j), "max",
-                          std::vector<UOp>{i, j}),
-                   {b, y, x})});
+  return sink(
+      {put(buffer(0, planes * (h / 2) * (w / 2)), (b * (h / 2) + y) * (w / 2) + x,
+           reduce(at(buffer(1, planes * h * w), (b * h + y * 2 + i) * w + x * 2 + j), "max", std::vector<UOp>{i, j}),
+           {b, y, x})});
 }
 inline UOp elementwise(int64_t m, int64_t n) {
   Ranges r;
