@@ -13,6 +13,13 @@
 namespace whit::test {
 namespace {
 
+bool divides_somewhere(const Pat& a) {
+  for (unsigned s = 0; s < a.len; ++s)
+    for (const Op o : {Op::Cdiv, Op::Cmod, Op::FloorDiv, Op::FloorMod})
+      if (a.node[s].kind == pat::PatKind::Node && a.node[s].ops.has(o)) return true;
+  return false;
+}
+
 TEST(Prove, RulesWithoutFunctionAndCondition) {
   int n_proofs = 0, n_rules = 0;
   for (const RuleSet* table : rules::tables())
@@ -21,11 +28,13 @@ TEST(Prove, RulesWithoutFunctionAndCondition) {
       z3::context z;
       bool any = false;
       for (const Pat& lhs : expand_variants(rule->lhs))
-        for (const DType dt : {DType::WeakInt, DType::Bool, DType::Int8, DType::UInt8, DType::Int32, DType::UInt32,
-                               DType::Int64, DType::UInt64})
+        for (const DType dt : {DType::WeakInt, DType::Bool, DType::Int8, DType::UInt8, DType::Int16, DType::UInt16,
+                               DType::Int32, DType::UInt32, DType::Int64, DType::UInt64})
           for (const DType operand : {DType::WeakInt, DType::Bool, DType::Int8, DType::UInt8}) {
             // The dtype of operands matters to comparisons alone; elsewhere one is enough.
             if (dt != DType::Bool && operand != DType::WeakInt) continue;
+            // Division of wide bit vectors takes Z3 minutes, and is the same for every width.
+            if (is_int(dt) && info(dt).bits > 16 && dt != DType::WeakInt && divides_somewhere(lhs)) continue;
             const Proof proof = prove_pattern(z, lhs, rule->rhs, dt, operand, 10000);
             if (proof == Proof::NotApplicable) continue;
             ++n_proofs;
