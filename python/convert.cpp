@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/jit.h"
 #include "ir/eval.h"
 #include "ir/uop.h"
 
@@ -340,7 +341,12 @@ nb::object nested(DType dt, const void* data, const Shape& shape, size_t axis, i
   for (int64_t k = 0; k < shape[axis]; ++k) l.append(nested(dt, data, shape, axis + 1, i));
   return l;
 }
+// Reading runs the graph, and what a capture records is only right when every call would read the same.
+void check_not_capturing() {
+  WHIT_USER(!engine::is_capturing(), Jit, "[jit] data of a tensor was read while a function is captured: a replay would not read it again");
+}
 std::vector<std::byte> read_bytes(const Tensor& t) {
+  check_not_capturing();
   return unlocked([&] { return t.bytes(); });
 }
 }  // namespace
@@ -353,6 +359,7 @@ nb::object to_list(const Tensor& self) {
 }
 
 nb::object to_numpy(const Tensor& self) {
+  check_not_capturing();
   Tensor t = strong(self);
   if (is_fp8(t.dtype()) || t.dtype() == DType::BFloat16) t = t.cast(DType::Float32);
   nb::object np = numpy();

@@ -59,6 +59,7 @@ void bind_tensor_nn(nb::class_<Tensor>& t);
 void bind_runtime(nb::module_& m);
 void bind_io(nb::module_& m);
 void bind_graph(nb::module_& m);
+void bind_jit(nb::module_& m);
 nb::object error_class(ErrorKind kind);
 
 }  // namespace whit::python

@@ -117,4 +117,5 @@ NB_MODULE(_whit, m) {
   bind_runtime(m);
   bind_io(m);
   bind_graph(m);
+  bind_jit(m);
 }

@@ -1,0 +1,146 @@
+// TinyJit for Python: finds the tensors in the arguments, gives results back in the shape of what was returned.
+#include "base/flags.h"
+#include "convert.h"
+#include "engine/jit.h"
+#include "whit/jit.h"
+
+namespace whit::python {
+namespace {
+
+class PyJit {
+ public:
+  explicit PyJit(nb::object fxn) : fxn_(std::move(fxn)), jit_([](std::span<const Tensor>) { return std::vector<Tensor>(); }) {}
+
+  nb::object call(nb::args args, nb::kwargs kwargs) {
+    std::vector<Tensor> inputs;
+    std::string names;
+    for (nb::handle a : args) collect(a, inputs);
+    if (kwargs.size() != 0) {
+      nb::object keys = nb::module_::import_("builtins").attr("sorted")(kwargs);
+      for (nb::handle k : keys) {
+        const size_t before = inputs.size();
+        collect(nb::object(kwargs[k]), inputs);
+        if (inputs.size() != before) names += nb::cast<std::string>(k) + ",";
+      }
+    }
+    const bool replays = jit_.is_captured() && flag::JIT();
+    if (replays) {
+      WHIT_USER(names == names_, Jit, "[jit] keyword inputs are [{}]; captured with [{}]", names, names_);
+      const std::vector<Tensor> out = unlocked([&] { return jit_.call(inputs, {}); });
+      size_t next = 0;
+      return rebuild(structure_, out, next);
+    }
+    nb::object returned = nb::none();
+    const std::vector<Tensor> out = jit_.call(inputs, [&](std::span<const Tensor>) {
+      returned = fxn_(*args, **kwargs);
+      std::vector<Tensor> leaves;
+      flatten(returned, leaves);
+      return leaves;
+    });
+    if (jit_.is_captured()) {
+      structure_ = returned;
+      names_ = names;
+      size_t next = 0;
+      structure_ = skeleton(returned, next);
+    }
+    return returned;
+  }
+
+  nb::object fxn() const { return fxn_; }
+  int64_t cnt() const { return jit_.cnt(); }
+  bool captured() const { return jit_.is_captured(); }
+  int64_t n_kernels() const { return jit_.n_kernels(); }
+  void reset() {
+    jit_.reset();
+    structure_ = nb::none();
+  }
+
+ private:
+  static bool is_list(nb::handle h) { return PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()); }
+
+  // Tensors among the arguments, and one level deep in lists, tuples and dicts.
+  static void collect(nb::handle h, std::vector<Tensor>& out, int depth = 0) {
+    if (nb::isinstance<Tensor>(h)) {
+      out.push_back(nb::cast<Tensor&>(h));
+    } else if (depth < 8 && is_list(h)) {
+      for (nb::handle x : nb::borrow<nb::sequence>(h)) collect(x, out, depth + 1);
+    } else if (depth < 8 && PyDict_Check(h.ptr())) {
+      for (auto [k, v] : nb::borrow<nb::dict>(h)) collect(v, out, depth + 1);
+    }
+  }
+
+  static void flatten(nb::handle h, std::vector<Tensor>& out) {
+    if (h.is_none()) return;
+    if (nb::isinstance<Tensor>(h)) {
+      out.push_back(nb::cast<Tensor&>(h));
+    } else if (is_list(h)) {
+      for (nb::handle x : nb::borrow<nb::sequence>(h)) flatten(x, out);
+    } else if (PyDict_Check(h.ptr())) {
+      for (auto [k, v] : nb::borrow<nb::dict>(h)) flatten(v, out);
+    } else {
+      raise(ErrorKind::Jit, fmt::format("[jit] the function returned a {}; expected tensors, or lists, tuples and dicts of them, or None",
+                                        nb::type_name(h.type()).c_str()));
+    }
+  }
+
+  // The returned object with numbers in the place of tensors, so that it keeps no tensor alive.
+  static nb::object skeleton(nb::handle h, size_t& next) {
+    if (nb::isinstance<Tensor>(h)) return nb::int_(next++);
+    if (is_list(h)) {
+      nb::list l;
+      for (nb::handle x : nb::borrow<nb::sequence>(h)) l.append(skeleton(x, next));
+      return PyTuple_Check(h.ptr()) ? nb::object(nb::tuple(l)) : nb::object(l);
+    }
+    if (PyDict_Check(h.ptr())) {
+      nb::dict d;
+      for (auto [k, v] : nb::borrow<nb::dict>(h)) d[k] = skeleton(v, next);
+      return d;
+    }
+    return nb::none();
+  }
+
+  static nb::object rebuild(nb::handle h, const std::vector<Tensor>& out, size_t& next) {
+    if (PyLong_Check(h.ptr())) return nb::cast(out[next++]);
+    if (is_list(h)) {
+      nb::list l;
+      for (nb::handle x : nb::borrow<nb::sequence>(h)) l.append(rebuild(x, out, next));
+      return PyTuple_Check(h.ptr()) ? nb::object(nb::tuple(l)) : nb::object(l);
+    }
+    if (PyDict_Check(h.ptr())) {
+      nb::dict d;
+      for (auto [k, v] : nb::borrow<nb::dict>(h)) d[k] = rebuild(v, out, next);
+      return d;
+    }
+    return nb::none();
+  }
+
+  nb::object fxn_;
+  TinyJit jit_;
+  nb::object structure_ = nb::none();
+  std::string names_;
+};
+
+}  // namespace
+
+void bind_jit(nb::module_& m) {
+  nb::class_<PyJit>(m, "TinyJit", nb::dynamic_attr(), nb::is_weak_referenceable(),
+                    "Runs a function once, captures the kernels of its second call, and replays them afterwards.")
+      .def(nb::init<nb::object>(), nb::arg("fxn").none())
+      .def("__call__", &PyJit::call)
+      .def("__get__",
+           [](nb::object self, nb::handle obj, nb::handle) -> nb::object {
+             if (obj.is_none()) return self;
+             return nb::module_::import_("functools").attr("partial")(self, obj);
+           },
+           nb::arg("obj").none(), nb::arg("objtype") = nb::none())
+      .def("reset", &PyJit::reset, "Forgets the captured kernels.")
+      .def_prop_ro("fxn", &PyJit::fxn)
+      .def_prop_ro("cnt", &PyJit::cnt)
+      .def_prop_ro("n_kernels", &PyJit::n_kernels)
+      .def_prop_ro("captured", [](nb::object self) -> nb::object {
+        return nb::cast<PyJit&>(self).captured() ? self : nb::object(nb::none());
+      });
+  m.def("is_capturing", &engine::is_capturing);
+}
+
+}  // namespace whit::python
