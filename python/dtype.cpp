@@ -112,7 +112,7 @@ void bind_dtype(nb::module_& m) {
                     std::make_pair(info(o.dt).priority, info(o.dt).bits);
            })
       .def("__reduce__",
-           [m](const PyDType& d) { return nb::make_tuple(m.attr("dtype"), nb::make_tuple(info(d.dt).name)); });
+           [](const PyDType& d) { return nb::make_tuple(nb::module_::import_("whit.dtype").attr("to_dtype"), nb::make_tuple(info(d.dt).name)); });
   for (int i = 0; i < kNumDTypes; ++i) singletons()[i] = nb::cast(PyDType{static_cast<DType>(i)});
 
   m.def("dtype", [](nb::handle h) { return nb::borrow(dtype_object(to_dtype(h))); });
