@@ -19,7 +19,7 @@ Caps cpu_caps() {
     if (is_elementwise(static_cast<Op>(i))) c.ops.set(static_cast<size_t>(i));
   for (const Op op : {Op::Exp2, Op::Log2, Op::Sin, Op::FloorDiv, Op::FloorMod, Op::Pow, Op::Threefry})
     c.ops.reset(static_cast<size_t>(op));
-  for (const Op op : {Op::Sin, Op::Pow}) c.f64_ops.set(static_cast<size_t>(op));  // libm has them to half a unit
+  c.f64_ops.set(static_cast<size_t>(Op::Pow));  // libm has it to half a unit
   for (const DType dt : {DType::Float32, DType::Float64}) c.arith.set(static_cast<size_t>(dt));
   for (const DType dt : {DType::Float16, DType::Float32, DType::Float64}) c.converts.set(static_cast<size_t>(dt));
   return c;

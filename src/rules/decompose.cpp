@@ -10,7 +10,8 @@ namespace whit {
 namespace {
 
 const RuleSet& all_tables() {
-  static const RuleSet all = rules::decompose_narrow() + rules::decompose_int() + rules::decompose_math();
+  static const RuleSet all =
+      rules::decompose_narrow() + rules::decompose_int() + rules::decompose_math() + rules::decompose_trig();
   return all;
 }
 

@@ -1,26 +1,22 @@
 // Integer ops that no machine has as they are.
 #include <bit>
 
-#include "ir/build.h"
-#include "rules/decompose_tables.h"
+#include "rules/decompose_build.h"
 
 namespace whit {
 namespace {
 
 using namespace whit::pat;
+using namespace whit::rules::detail;
 
 bool is_power_of_two(const Node* c) {
   return !c->arg.is_invalid() && c->arg.to_int() > 0 && std::has_single_bit(static_cast<uint64_t>(c->arg.to_int()));
 }
-bool has_op(const Match& at, RuleCtx& cx) { return cx.as<const Caps>().has(at.root->op); }
 // Neither operand is negative (or both are unsigned): floor and truncation agree.
 bool never_negative(const Match& at) {
   const Node *a = at.root->src_begin()[0], *b = at.root->src_begin()[1];
   return is_unsigned(at.root->dtype) || (a->vmin >= 0 && b->vmin >= 0);
 }
-UOp zero_of(const UOp& a) { return constant(a.dtype(), 0); }
-UOp unequal(const UOp& a, const UOp& b) { return alu(Op::CmpNe, {a, b}); }
-UOp equal(const UOp& a, const UOp& b) { return alu(Op::CmpEq, {a, b}); }
 
 // The truncated remainder r is wrong exactly when it is not 0 and its sign is not the divisor's. A positive divisor
 // leaves the sign of r as the only question.
@@ -97,8 +93,6 @@ UOp lower_threefry(const Match& at, RuleCtx& cx) {
   }
   return alu(Op::Shl, {cast(x1, kWhole), constant(kWhole, 32)}) | cast(x0, kWhole);
 }
-
-constexpr const char* kTarget = "the op is not the target's";
 
 constexpr Rule kRules[] = {
     // Two's complement: an arithmetic shift is a floor division, the low bits are the floor's remainder.

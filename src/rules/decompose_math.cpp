@@ -1,23 +1,23 @@
-// Transcendental functions of float32 and float64 as polynomials: no tables, no branches, no calls. Accuracy:
+// EXP2, LOG2 and POW of float32 and float64 as polynomials: no tables, no branches, no calls. Accuracy:
 // docs/accuracy.md.
 //
 // How it works. Each function reduces its argument to a small interval, evaluates a minimax polynomial by Horner with
 // fused multiply-adds, and puts the exponent or sign back by integer operations. The reduced argument is exact, or its
 // error is carried along, so what is lost is the last rounding and a fraction. Requirements:
 //  1. Every result follows IEEE 754 for NaN, infinities, zeros and subnormal numbers, without a branch.
-//  2. What the front end writes for e^x and cos x is recognised here, because the rounding of its inner product would
-//     cost up to 45 units in the last place of e^x: EXP2(x * log2(e)) is e^x, 1 - 2 sin(x/2)^2 is cos(x).
+//  2. What the front end writes for e^x is recognised here, EXP2(x * log2(e)), because the rounding of its product would
+//     cost up to 45 units in the last place.
 #include <cmath>
 #include <limits>
 #include <numbers>
 
-#include "ir/build.h"
-#include "rules/decompose_tables.h"
+#include "rules/decompose_build.h"
 
 namespace whit {
 namespace {
 
 using namespace whit::pat;
+using namespace whit::rules::detail;
 
 // A binary float format and the ints of its width.
 struct Format {
@@ -29,20 +29,6 @@ struct Format {
 constexpr Format kF32{DType::Float32, DType::Int32, 23, 127, 0x1.8p23, 0x4B400000};
 constexpr Format kF64{DType::Float64, DType::Int64, 52, 1023, 0x1.8p52, 0x4338000000000000};
 
-UOp fma(const UOp& a, const UOp& b, const UOp& c) { return alu(Op::MulAcc, {a, b, c}); }
-UOp to_bits(const UOp& a, DType dtype) { return UOp::make(Op::Bitcast, dtype, {a}); }
-UOp shl(const UOp& a, int64_t by) { return alu(Op::Shl, {a, constant(a.dtype(), by)}); }
-UOp shr(const UOp& a, int64_t by) { return alu(Op::Shr, {a, constant(a.dtype(), by)}); }
-UOp equal(const UOp& a, const UOp& b) { return alu(Op::CmpEq, {a, b}); }
-UOp unequal(const UOp& a, const UOp& b) { return alu(Op::CmpNe, {a, b}); }
-UOp mask(const UOp& a, int64_t bits) { return alu(Op::And, {a, constant(a.dtype(), bits)}); }
-
-// c[0] + x (c[1] + x (...))
-UOp horner(const UOp& a, std::span<const double> c) {
-  UOp sum = const_like(a, c.back());
-  for (size_t i = c.size() - 1; i-- > 0;) sum = fma(sum, a, const_like(a, c[i]));
-  return sum;
-}
 UOp clamp(const UOp& a, double lo, double hi) {  // NaN stays
   const UOp least = const_like(a, lo), most = const_like(a, hi);
   const UOp raised = where(lt(a, least), least, a);
@@ -95,9 +81,9 @@ UOp exp_of(const Format& fmt, const UOp& arg) {
   return scale(fmt, fma(t * t, q_of_t, t) + const_like(a, 1.0), n_int);
 }
 
-// log2(1 + t) = t log2(e) + t^2 q(t), sqrt(1/2) <= 1 + t < sqrt(2). Error: 2^-26.5.
-constexpr double kLog2F32[] = {-0x1.715470p-1, 0x1.ec7096p-2,  -0x1.715a72p-2, 0x1.277e3cp-2, -0x1.eabd10p-3,
-                               0x1.a305a6p-3,  -0x1.87485ep-3, 0x1.7d472cp-3,  -0x1.c26350p-4};
+// log2(1 + t) = t log2(e) + t^2 q(t), sqrt(1/2) <= 1 + t < sqrt(2). Error: 2^-29.5.
+constexpr double kLog2F32[] = {-0x1.715476p-1, 0x1.ec7088p-2,  -0x1.715494p-2, 0x1.277f30p-2,  -0x1.ec788ep-3,
+                               0x1.a414dap-3,  -0x1.6e9698p-3, 0x1.5fa180p-3,  -0x1.58fbfap-3, 0x1.8d6128p-4};
 // log(1 + t) = 2 s + s^3 r(s^2) with s = t / (2 + t). Error: 2^-58.
 constexpr double kLogF64[] = {0x1.5555555555592p-1, 0x1.999999997fdb9p-2, 0x1.24924941f111dp-2, 0x1.c71c520971f57p-3,
                               0x1.74663ee2ff93fp-3, 0x1.39a1bb5ebc957p-3, 0x1.2f055bffbebfdp-3};
@@ -139,52 +125,6 @@ UOp log2_of(const Format& fmt, const UOp& arg) {
   return where(alu(Op::And, {lt(zero, arg), lt(arg, inf)}), value, special);
 }
 
-// sin t = t + t^3 s(t^2), cos t = 1 + t^2 c(t^2), |t| <= pi/4. Errors: 2^-37, 2^-43.
-constexpr double kSin[] = {-0x1.5555554cb91fap-3, 0x1.11110895b5601p-7, -0x1.a00f9d2b4eb67p-13, 0x1.6cd83a797019cp-19};
-constexpr double kCos[] = {-0x1.ffffffffebf97p-2, 0x1.55555546f2c20p-5, -0x1.6c16b3ff46beep-10, 0x1.a00f10f77ad5cp-16,
-                           -0x1.23d7e76f58425p-22};
-
-// Payne and Hanek's reduction, for all magnitudes alike: |x| = m 2^e with a 24-bit m, so x 2/pi modulo 4 needs only
-// the 96 bits of 2/pi that begin at the bit of weight 2^(1-e). The quarter turns and 62 bits of the rest fit in a
-// uint64; the rest and the polynomials are float64, so the result is rounded once, in effect.
-UOp sin_f32(const UOp& arg, bool is_cos) {
-  constexpr DType kWide = DType::UInt64;
-  const auto wide = [](uint64_t v) { return constant(kWide, static_cast<int64_t>(v)); };
-  const UOp bits = to_bits(arg, DType::UInt32);
-  const UOp exponent = mask(shr(bits, 23), 255);
-  const UOp mantissa = cast(alu(Op::Or, {mask(bits, 0x7FFFFF), constant(DType::UInt32, 0x800000)}), kWide);
-  // 32 zero bits, then 2/pi.
-  constexpr uint64_t kTwoOverPi[] = {0,          0xA2F9836E, 0x4E441529, 0xFC2757D1,
-                                     0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB};
-  const UOp least = constant(DType::UInt32, 126);  // below 1/2 nothing is reduced
-  const UOp start = where(lt(exponent, least), least, exponent) - constant(DType::UInt32, 120);
-  const UOp word = shr(start, 5), shift = cast(mask(start, 31), kWide);
-  UOp window[3];
-  for (size_t j = 0; j < 3; ++j) {
-    const auto pair = [&](size_t i) { return wide(kTwoOverPi[i + j] << 32 | kTwoOverPi[i + j + 1]); };
-    UOp at_word = pair(4);
-    for (size_t i = 4; i-- > 0;)
-      at_word = where(equal(word, constant(DType::UInt32, static_cast<int64_t>(i))), pair(i), at_word);
-    window[j] = shr(alu(Op::Shl, {at_word, shift}), 32);
-  }
-  const UOp turns = shl(mantissa * window[0], 32) + mantissa * window[1] + shr(mantissa * window[2], 32);
-  const UOp quarter = shr(turns + wide(uint64_t{1} << 61), 62);
-  const UOp rest = cast(to_bits(turns - shl(quarter, 62), DType::Int64), DType::Float64);
-  const UOp magnitude = cast(to_bits(mask(bits, 0x7FFFFFFF), DType::Float32), DType::Float64);
-  const UOp is_small = lt(exponent, least);
-  const UOp t = where(is_small, magnitude, rest * const_like(magnitude, 0x1.921fb54442d18p-62));
-  UOp quadrant = where(is_small, wide(0), quarter);
-  if (is_cos) quadrant = quadrant + wide(1);
-
-  const UOp z = t * t;
-  const UOp sine = fma(t * z, horner(z, kSin), t), cosine = fma(z, horner(z, kCos), const_like(z, 1.0));
-  const UOp value = cast(where(unequal(mask(quadrant, 1), wide(0)), cosine, sine), DType::Float32);
-  UOp sign = shl(cast(mask(quadrant, 2), DType::UInt32), 30);
-  if (!is_cos) sign = sign ^ mask(bits, int64_t{0x80000000});
-  const UOp finite = to_bits(to_bits(value, DType::UInt32) ^ sign, DType::Float32);
-  return where(lt(exponent, constant(DType::UInt32, 255)), finite, arg - arg);
-}
-
 // x^y as 2^(y log2 |x|) in float64, whose 29 extra bits cover what the product magnifies.
 UOp pow_f32(const UOp& base, const UOp& power) {
   constexpr DType kWide = DType::Float64;
@@ -210,11 +150,6 @@ UOp pow_f32(const UOp& base, const UOp& power) {
 const Format* format_of(DType dtype) {
   return dtype == DType::Float32 ? &kF32 : dtype == DType::Float64 ? &kF64 : nullptr;
 }
-bool has_op(const Match& at, RuleCtx& cx) {
-  const Caps& caps = cx.as<const Caps>();
-  return caps.has(at.root->op) || (at.root->dtype == DType::Float64 && caps.has_f64(at.root->op));
-}
-
 UOp lower_exp(const Match& at, RuleCtx& cx) {
   const Format* const fmt = format_of(at.root->dtype);
   if (!fmt || has_op(at, cx)) return {};
@@ -230,26 +165,14 @@ UOp lower_log2(const Match& at, RuleCtx& cx) {
   const Format* const fmt = format_of(at.root->dtype);
   return !fmt || has_op(at, cx) ? UOp() : log2_of(*fmt, at[f]);
 }
-UOp lower_cos(const Match& at, RuleCtx& cx) {
-  return at.root->dtype != DType::Float32 || cx.as<const Caps>().has(Op::Sin) ? UOp() : sin_f32(at[f], true);
-}
-UOp lower_sin(const Match& at, RuleCtx& cx) {
-  if (has_op(at, cx)) return {};
-  if (at.root->dtype == DType::Float32) return sin_f32(at[f], false);
-  return {};
-}
 UOp lower_pow(const Match& at, RuleCtx& cx) {
   return at.root->dtype != DType::Float32 || has_op(at, cx) ? UOp() : pow_f32(at[f], at[g]);
 }
-
-constexpr const char* kTarget = "the op is not the target's";
 
 constexpr Rule kRules[] = {
     rule_fn("exp", exp2(f* d0), lower_exp).grows(kTarget),
     rule_fn("exp2", exp2(f), lower_exp2).grows(kTarget),
     rule_fn("log2", log2(f), lower_log2).grows(kTarget),
-    rule_fn("cos", 1.0 - (bind(g, sin(f * 0.5)) * g) * 2.0, lower_cos).grows(kTarget),
-    rule_fn("sin", sin(f), lower_sin).grows(kTarget),
     rule_fn("pow", pow(f, g), lower_pow).grows(kTarget),
 };
 

@@ -5,25 +5,19 @@
 // MULACC) is rounded to odd first, which keeps the second rounding right. Subnormal numbers and NaN are kept.
 #include <cmath>
 
-#include "ir/build.h"
-#include "rules/decompose_tables.h"
+#include "rules/decompose_build.h"
 
 namespace whit {
 namespace {
 
 using namespace whit::pat;
+using namespace whit::rules::detail;
 
 constexpr DTypes kFp8 = bit(DType::Fp8E4M3) | bit(DType::Fp8E4M3FNUZ) | bit(DType::Fp8E5M2) | bit(DType::Fp8E5M2FNUZ);
 constexpr DTypes kNarrow = kFp8 | bit(DType::Float16) | bit(DType::BFloat16);
 constexpr DType kF32 = DType::Float32, kF64 = DType::Float64, kU32 = DType::UInt32;
 
-UOp to_bits(const UOp& a, DType dtype) { return UOp::make(Op::Bitcast, dtype, {a}); }
 UOp number(int64_t v) { return constant(kU32, v); }
-UOp shl(const UOp& a, int64_t by) { return alu(Op::Shl, {a, constant(a.dtype(), by)}); }
-UOp shr(const UOp& a, int64_t by) { return alu(Op::Shr, {a, constant(a.dtype(), by)}); }
-UOp mask(const UOp& a, int64_t m) { return alu(Op::And, {a, constant(a.dtype(), m)}); }
-UOp unequal(const UOp& a, const UOp& b) { return alu(Op::CmpNe, {a, b}); }
-UOp equal(const UOp& a, const UOp& b) { return alu(Op::CmpEq, {a, b}); }
 
 // ---- conversions
 
@@ -185,8 +179,6 @@ UOp lower_fold(const Match& at, RuleCtx& cx) {
     for (size_t i = 0; i < lanes.size() / 2; ++i) lanes[i] = alu(join, {lanes[i], lanes[i + lanes.size() / 2]});
   return lanes[0];
 }
-
-constexpr const char* kTarget = "the dtype has no arithmetic on the target";
 
 constexpr Rule kRules[] = {
     rule_fn("narrow-unary", op(kUnary, f).of(kNarrow), through_f32).grows(kTarget),
