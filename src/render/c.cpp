@@ -501,7 +501,9 @@ class Writer {
   }
 
   void vec(const Node* n) {
-    std::string text = fmt::format("({}){{", type(n->dtype, lanes_of(n)));
+    const int64_t lanes = lanes_of(n);
+    if (is_splat(n)) return void(define(n, operand(n->src()[0], lanes)));
+    std::string text = fmt::format("({}){{", type(n->dtype, lanes));
     for (size_t i = 0; i < n->n_src; ++i)
       text += fmt::format("{}{}{}", i ? ", " : "", n->dtype == DType::Bool ? "-" : "", operand(n->src()[i], 0));
     define(n, text + "}");

@@ -592,7 +592,9 @@ class Writer {
   }
 
   void vec(const Node* n) {
-    const std::string type = type_of(n->dtype, lanes_of(n));
+    const int64_t lanes = lanes_of(n);
+    if (is_splat(n)) return define(n, operand(n->src()[0], lanes));
+    const std::string type = type_of(n->dtype, lanes);
     std::string v = "poison";
     for (size_t i = 0; i < n->n_src; ++i)
       v = line_into("insertelement {} {}, {} {}, i64 {}", type, v, scalar_type(n->dtype), operand(n->src()[i], 0), i);

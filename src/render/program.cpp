@@ -133,6 +133,8 @@ LinearProgram analyze(const UOp& program) {
       note_access(p, n, buffers);
     else if (is_elementwise(n->op))
       note_operands(p, n);
+    else if (n->op == Op::Vec && is_splat(n))
+      want_spread(p, n->src()[0], lanes_of(n));
   }
   for (const auto& [slot, n] : params) p.params.push_back(n);
   for (const auto& [slot, b] : buffers) p.signature.buffers.push_back(b);
@@ -204,6 +206,12 @@ uint64_t constant_bits(const Node* constant) {
   uint64_t bits = 0;
   write_element(v.dtype, &bits, 0, v);
   return bits;
+}
+
+bool is_splat(const Node* vec) {
+  for (const Node* s : vec->src())
+    if (s != vec->src()[0]) return false;
+  return true;
 }
 
 Op monoid_op(const Arg& arg) {

@@ -78,6 +78,9 @@ std::string expand(std::string_view text, const Filler& filler);
 uint64_t constant_bits(const Node* constant);
 Op monoid_op(const Arg& arg);
 
+/// A VEC of one scalar.
+bool is_splat(const Node* vec);
+
 /// Op::CmpLt and the like work on their sources' dtype, WHERE on that of its second source.
 inline DType operand_dtype(const Node* n) { return n->src()[n->op == Op::Where ? 1 : 0]->dtype; }
 

@@ -157,6 +157,17 @@ UOp lower_exp(const Match& at, RuleCtx& cx) {
   if (at[d0] == log2e) return exp_of(*fmt, at[f]);
   return at[d0] == minus_log2e ? exp_of(*fmt, -at[f]) : UOp();
 }
+// 1 / (1 + e^x) with the error of the sum put right: in the quotient it would weigh as much as that of e^x.
+UOp lower_logistic(const Match& at, RuleCtx& cx) {
+  const UOp e = at[g], one = const_like(e, 1.0);
+  if (!format_of(e.dtype()) || cx.as<const Caps>().has(Op::Exp2)) return {};
+  const UOp sum = e + one, part = sum - e;
+  const UOp low = (e - (sum - part)) + (one - part);
+  const UOp quotient = alu(Op::Fdiv, {one, sum});  // not RECIP, which is the root again
+  // A step of Newton's takes the rounding of the quotient away too; out of range it would make NaN of 0 * inf.
+  const UOp rest = fma(-quotient, low, fma(-quotient, sum, one));
+  return where(lt(sum, const_like(e, HUGE_VAL)), fma(quotient, rest, quotient), quotient);
+}
 UOp lower_exp2(const Match& at, RuleCtx& cx) {
   const Format* const fmt = format_of(at.root->dtype);
   return !fmt || has_op(at, cx) ? UOp() : exp2_of(*fmt, at[f]);
@@ -170,6 +181,7 @@ UOp lower_pow(const Match& at, RuleCtx& cx) {
 }
 
 constexpr Rule kRules[] = {
+    rule_fn("logistic", recip(bind(g, exp2(f* d0)) + 1.0), lower_logistic).grows("it is more accurate"),
     rule_fn("exp", exp2(f* d0), lower_exp).grows(kTarget),
     rule_fn("exp2", exp2(f), lower_exp2).grows(kTarget),
     rule_fn("log2", log2(f), lower_log2).grows(kTarget),
