@@ -136,6 +136,8 @@ int main(int argc, char** argv) {
   row("column sums 512x10", zoo::column_sums(512, 10), 0, 512.0 * 10 * 4);
   row("channel sums 512x32x400", zoo::channel_sums(512, 32, 400), 0, 512.0 * 32 * 400 * 4);
   row("max pool 512x32x20x20", zoo::max_pool(512 * 32, 20, 20), 0, 512.0 * 32 * 400 * 5);
+  row("softmax 4096x4096", zoo::softmax(4096, 4096), 0, 2.0 * 4096 * 4096 * 4);
+  row("softmax 512x10", zoo::softmax(512, 10), 0, 2.0 * 512 * 10 * 4);
   row("layer norm 8192x1024", zoo::layer_norm(8192, 1024), 0, 2.0 * 8192 * 1024 * 4);
   row("layer norm 1000x100", zoo::layer_norm(1000, 100), 0, 2.0 * 1000 * 100 * 4);
   return 0;

@@ -5,6 +5,7 @@
 #include "base/flags.h"
 #include "codegen/loops.h"
 #include "codegen/optimize.h"
+#include "ir/build.h"
 #include "render/renderer.h"
 
 namespace whit {
@@ -22,6 +23,44 @@ std::string kernel_name(const UOp& sink) {
   for (size_t i = 0; i < ranges.size() && i < 8; ++i) name += fmt::format("_{}", range_size(ranges[i]));
   if (sink.n_src() > 1) name += fmt::format("_n{}", sink.n_src());
   return name;
+}
+
+bool is_narrow(DType dt) { return is_float(dt) && !is_weak(dt) && n_bytes(dt) < 4; }
+
+// Narrow floats are folded in float32 and rounded once.
+UOp widen_reduces(const UOp& sink) {
+  std::unordered_map<const Node*, UOp> done;
+  std::vector<UOp> src;
+  for (const Node* n : toposort(sink)) {
+    src.clear();
+    bool changed = false;
+    for (const Node* s : n->src()) {
+      const auto it = done.find(s);
+      src.push_back(it == done.end() ? UOp(s) : it->second);
+      changed |= src.back().node() != s;
+    }
+    if (n->op == Op::Reduce && is_narrow(n->dtype)) {
+      src[0] = cast(src[0], DType::Float32);
+      done.emplace(n, cast(UOp::make(Op::Reduce, DType::Float32, src, n->arg), n->dtype));
+    } else if (changed) {
+      done.emplace(n, UOp::make(n->op, n->dtype, src, n->arg));
+    }
+  }
+  const auto it = done.find(sink.node());
+  return it == done.end() ? sink : it->second;
+}
+
+// What the renderer has no text for.
+bool needs_decompose(const UOp& list, const Caps& caps) {
+  for (const Node* n : list->src()) {
+    if (is_weak(n->dtype)) return true;
+    if (!is_elementwise(n->op) && n->op != Op::Fold) continue;
+    if (is_elementwise(n->op) && !caps.has(n->op)) return true;
+    if (is_float(n->dtype) && !caps.has_arith(n->dtype)) return true;
+    for (const Node* s : n->src())
+      if (is_float(s->dtype) && !caps.has_arith(s->dtype)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -50,7 +89,9 @@ UOp lower_optimized(const UOp& sink, const Target& target, int64_t min_part) {
   p.extent = 0;
   p.min_part = min_part;
   const codegen::LoopTree tree = codegen::expand(sink, target);
-  const UOp list = decompose(codegen::linearize(tree, p.variables, p.extent), renderer_by_name(target.renderer).caps);
+  UOp list = codegen::linearize(tree, p.variables, p.extent);
+  const Caps& caps = renderer_by_name(target.renderer).caps;
+  if (needs_decompose(list, caps)) list = decompose(list, caps);
   // The renderer places scratch memory and reads the variables: it decides.
   const KernelSignature signature = signature_of(list);
   p.scratch_bytes = signature.scratch_bytes;
@@ -58,7 +99,8 @@ UOp lower_optimized(const UOp& sink, const Target& target, int64_t min_part) {
   return UOp::make(Op::Program, DType::Void, {sink, list}, p.to_arg());
 }
 
-UOp lower_kernel(const UOp& sink, const Target& target) {
+UOp lower_kernel(const UOp& kernel, const Target& target) {
+  const UOp sink = widen_reduces(kernel);
   if (flag::NOOPT()) return lower_optimized(sink, target);
   int64_t min_part = 1;
   const UOp optimised = codegen::optimize(sink, target, &min_part);

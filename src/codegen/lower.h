@@ -18,7 +18,7 @@ struct ProgramInfo {
 };
 
 /// PROGRAM(optimised SINK, LINEAR) of a kernel SINK.
-UOp lower_kernel(const UOp& sink, const Target& target);
+UOp lower_kernel(const UOp& kernel, const Target& target);
 /// The same without the optimiser: the SINK's axis types are taken as they are.
 UOp lower_optimized(const UOp& sink, const Target& target, int64_t min_part = 1);
 

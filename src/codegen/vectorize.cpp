@@ -352,7 +352,8 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
   const UOp r = best.lane;
   const int64_t n = range_size(r.node());
   const int64_t lanes = std::min(std::max<int64_t>(1, target.vector_bytes / widest_bytes(nodes, r)), floor_pow2(n));
-  size_t n_sums = 0, n_inside = 0;
+  size_t n_sums = 0;
+  double n_inside = 0;
   bool shared = false;
   for (const Node* m : toposort(nest.ends)) {
     if (m->op == Op::Reduce || m->op == Op::Stage) {
@@ -361,7 +362,7 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
       else
         shared = true;
     }
-    n_inside += is_value(m) && depends(m, r);
+    if (is_value(m) && depends(m, r)) n_inside += std::max(1.0, op_cost(m));
   }
   for (const UOp& e : nest.ends) shared = shared || !contains(closed_ranges(e.node()), r);
   const int64_t unroll = n_inside <= 16 && n_sums <= 4 ? 4 : n_inside <= 60 && n_sums <= 4 ? 2 : 1;
