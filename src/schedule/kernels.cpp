@@ -1,5 +1,7 @@
 #include "schedule/kernels.h"
 
+#include "rules/rules.h"
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -232,7 +234,7 @@ void finish_kernel(const NestGraph& graph, Kernel& kernel) {
       ends.push_back(end(stored, ranges));
     }
   }
-  kernel.sink = UOp::make(Op::Sink, DType::Void, ends, Arg::list({Arg(kernel_name(kernel))}));
+  kernel.sink = simplify(UOp::make(Op::Sink, DType::Void, ends, Arg::list({Arg(kernel_name(kernel))})));
 }
 
 }  // namespace whit::sched
