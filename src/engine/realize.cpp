@@ -179,6 +179,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
 
   // Old readers; then handles may be made.
   StorePlan plan = plan_stores(pending);
+  if (flag::DEBUG() >= 3) log_line(fmt::format("stores: {} states, {} old values computed first, {} buffers kept in {:.2f} ms", plan.states.size(), plan.extra_roots.size(), plan.kept.size(), static_cast<double>(os::now_ns() - start) * 1e-6));
   std::vector<UOp> wanted = pending;  // nodes of the given graph, by root of the schedule
   std::vector<UOp> to_schedule = pending;
   for (const UOp& e : plan.extra_roots) {
