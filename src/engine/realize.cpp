@@ -179,17 +179,23 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
 
   // Old readers; then handles may be made.
   StorePlan plan = plan_stores(pending);
-  if (flag::DEBUG() >= 3) log_line(fmt::format("stores: {} states, {} old values computed first, {} buffers kept in {:.2f} ms", plan.states.size(), plan.extra_roots.size(), plan.kept.size(), static_cast<double>(os::now_ns() - start) * 1e-6));
+  if (flag::DEBUG() >= 3)
+    log_line(fmt::format("stores: {} states, {} old values computed first, {} buffers kept in {:.2f} ms",
+                         plan.states.size(), plan.extra_roots.size(), plan.kept.size(),
+                         static_cast<double>(os::now_ns() - start) * 1e-6));
   std::vector<UOp> wanted = pending;  // nodes of the given graph, by root of the schedule
-  std::vector<UOp> to_schedule = pending;
-  for (const UOp& e : plan.extra_roots) {
-    wanted.push_back(e);
-    // A state, or a view of one, is memory that will be overwritten: its content needs memory of its own.
-    const Node* base = e.node();
+  wanted.insert(wanted.end(), plan.extra_roots.begin(), plan.extra_roots.end());
+  std::vector<UOp> to_schedule;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    // A state that a later store ends, or a view of one, is memory that will be overwritten: its content needs memory of
+    // its own. So does that of an extra root.
+    const UOp& w = wanted[i];
+    const Node* base = w.node();
     while (is_view(base)) base = base->src()[0];
-    UOp value = base->op == Op::After ? UOp::make(Op::Contiguous, e.dtype(), {e}) : e;
+    const bool ended = std::find(plan.ended.begin(), plan.ended.end(), UOp(base)) != plan.ended.end();
+    UOp value = base->op == Op::After && (ended || i >= pending.size()) ? UOp::make(Op::Contiguous, w.dtype(), {w}) : w;
     if (is_weak(value.dtype())) value = cast(value, value.dtype() == DType::WeakInt ? DType::Int64 : DType::Float64);
-    to_schedule.push_back(value);
+    to_schedule.push_back(std::move(value));
   }
   std::unordered_map<const Node*, UOp> replaced;
   std::vector<KeptCopy> copies;
@@ -233,11 +239,15 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
   // Memory that was overwritten gets a new node: the old one stands for the old content, and a later store of the same
   // expression must not find the node of this one.
   for (const UOp& state : plan.states) {
-    const Node* b = state.node();
-    while (b->op == Op::After || is_view(b)) b = b->src()[0];
-    if (b->op != Op::Buffer) continue;
-    if (!replaced.contains(b)) replaced.emplace(b, buffer_node(b->dtype, b->shape[0], buffer_of(UOp(b))));
-    if (Recorder* r = current_recorder()) r->record_written(replaced.at(b));
+    UOp b = state;
+    while (b.op() != Op::Buffer) {
+      const UOp where = realized(b);
+      if (!where && b.op() != Op::After && !is_view(b.node())) break;
+      b = where ? where : b.src(0);
+    }
+    if (b.op() != Op::Buffer) continue;
+    if (!replaced.contains(b.node())) replaced.emplace(b.node(), buffer_node(b.dtype(), b.shape()[0], buffer_of(b)));
+    if (Recorder* r = current_recorder()) r->record_written(replaced.at(b.node()));
   }
   // Where the values are. Last states first: older ones are about to be recorded as what was copied from them.
   for (const UOp& state : plan.states)

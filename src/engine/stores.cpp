@@ -116,6 +116,8 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   for (const auto& [b, one] : keep) plan.kept.emplace_back(b);
   for (const Node* n : extra) plan.extra_roots.emplace_back(n);
   for (const auto& [b, state] : overwritten) plan.states.emplace_back(state);
+  for (size_t i = 0; i < order.size(); ++i)
+    if (superseded[i]) plan.ended.emplace_back(order[i]);
   return plan;
 }
 

@@ -25,6 +25,8 @@ struct StorePlan {
   std::vector<UOp> kept{};
   /// The last state of each stored buffer: AFTER nodes that will live in memory when the graph has run.
   std::vector<UOp> states{};
+  /// States of the graph that a later store of the graph ends.
+  std::vector<UOp> ended{};
 };
 
 /// Looks at references, so the caller must not hold handles of nodes below `roots`.
