@@ -581,8 +581,9 @@ class Rangeify {
       }
       case Op::Stack: {
         const std::span<const UOp> inner = std::span<const UOp>(at).subspan(1);
-        if (at[0].is_const()) {
-          ask(static_cast<size_t>(const_int(at[0])), in.scope, inner, in.gate);
+        if (at[0].is_const()) {  // outside of the sources only where the gate is false
+          const int64_t last = static_cast<int64_t>(n->n_src) - 1;
+          ask(static_cast<size_t>(std::clamp<int64_t>(const_int(at[0]), 0, last)), in.scope, inner, in.gate);
         } else {
           for (size_t s = 0; s < n->n_src; ++s) ask(s, in.scope, inner, in.gate);
         }

@@ -7,6 +7,12 @@
 namespace whit::test {
 namespace {
 
+// WHIT_FUZZ_DEVICE=CPU compiles and runs the kernels.
+const char* device() {
+  const char* d = std::getenv("WHIT_FUZZ_DEVICE");
+  return d ? d : "REF";
+}
+
 class Maker {
  public:
   explicit Maker(uint32_t seed) : gen_(seed) {}
@@ -35,7 +41,7 @@ class Maker {
     for (const int64_t v : d) n *= v;
     std::vector<float> f(static_cast<size_t>(n));
     for (float& v : f) v = static_cast<float>(pick(-16, 16)) / 4;
-    return reshape(engine::buffer_from_host(DType::Float32, f, "REF"), d);
+    return reshape(engine::buffer_from_host(DType::Float32, f, device()), d);
   }
 
   void add(const UOp& x) {
@@ -181,7 +187,7 @@ class Maker {
   UOp index_into(int64_t n, const Dims& d) {
     std::vector<int32_t> v;
     for (int64_t i = 0; i < Shape(d).numel(); ++i) v.push_back(pick(-1, static_cast<int>(n)));
-    UOp at = reshape(engine::buffer_from_host(DType::Int32, v, "REF"), d);
+    UOp at = reshape(engine::buffer_from_host(DType::Int32, v, device()), d);
     if (chance(30)) at = at + constant(DType::Int32, pick(-1, 1));
     return at;
   }
@@ -193,6 +199,7 @@ class Maker {
 
 void run_one(uint32_t seed) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
+  if (std::getenv("WHIT_FUZZ_VERBOSE")) std::fprintf(stderr, "seed %u\n", seed);
   const std::vector<UOp> roots = Maker(seed).graph();
   const auto want = expected(roots);
   std::vector<UOp> got;
