@@ -162,17 +162,23 @@ Tensor Tensor::isfinite() const { return (isinf() | isnan()).logical_not(); }
 
 Tensor Tensor::atan() const {
   return widened(to_float_dtype(*this), [](const Tensor& x) {
-    const Tensor big = x.abs().gt(1.0);
-    Tensor r = big.where(x.isinf().where(0.0, big.where(x, 1.0).reciprocal()), x);
-    // Halve the angle: atan(r) = 2 atan(r / (1 + sqrt(1 + r^2))), so |r| <= 0.4143; twice in float64.
-    const int halvings = is_f64(x) ? 3 : 1;
-    for (int i = 0; i < halvings; ++i) r = r / ((r * r + 1.0).sqrt() + 1.0);
+    // atan a = base + atan r with |r| <= tan(pi/8): r is a, (a - 1)/(a + 1) or -1/a.
+    const Tensor below = x.lt(0), a = below.where(x.neg(), x);
+    const Tensor far = a.gt(2.4142135623730951), mid = a.gt(0.41421356237309503);
+    const Tensor r = far.where(-1.0, mid.where(a - 1.0, a)) / far.where(a, mid.where(a + 1.0, 1.0));
     const Tensor q = r * r;
-    const Tensor a = r *
-                     poly(q, {1.0, -1.0 / 3, 1.0 / 5, -1.0 / 7, 1.0 / 9, -1.0 / 11, 1.0 / 13, -1.0 / 15, 1.0 / 17}) *
-                     static_cast<double>(1 << halvings);
-    const double h = std::numbers::pi / 2;
-    return big.where(x.gt(0).where(h, -h) - a, a);
+    const Tensor p =
+        is_f64(x) ? poly(q, {-0.33333333333333326, 0.19999999999997625, -0.14285714285382861, 0.1111111108787799,
+                             -0.090909081343697518, 0.07692282542036126, -0.066662237295818536, 0.058769936430195548,
+                             -0.052182317707318876, 0.045028790962302147, -0.03345951579636864, 0.015180592118196981})
+                  : poly(q, {-0.333333164, 0.199984655, -0.142434224, 0.105929486, -0.0607592054});
+    const Tensor core = r + r * (q * p);
+    // pi/2 as a sum of two numbers of the dtype.
+    const double high = is_f64(x) ? 0x1.921fb54442d18p+0 : 0x1.921fb6p+0;
+    const double low = is_f64(x) ? 0x1.1a62633145c07p-54 : -0x1.777a5cp-25;
+    const Tensor sum = far.where(high, high / 2) + (far.where(low, low / 2) + core);
+    const Tensor y = mid.where(sum, core);
+    return below.where(y.neg(), y);
   });
 }
 Tensor Tensor::asin() const {
@@ -189,12 +195,14 @@ Tensor Tensor::acos() const {
 }
 Tensor Tensor::sinh() const {
   return widened(to_float_dtype(*this), [](const Tensor& x) {
-    const Tensor small = x.abs().lt(0.5);
+    const Tensor small = x.abs().lt(1.0);
     const Tensor xs = small.where(x, 0.0), q = xs * xs;
-    const Tensor near =
-        xs * poly(q, {1.0, 1.0 / 6, 1.0 / 120, 1.0 / 5040, 1.0 / 362880, 1.0 / 39916800, 1.0 / 6227020800.0});
+    const Tensor p =
+        is_f64(x) ? poly(q, {0.16666666666666669, 0.0083333333333331476, 0.00019841269841431897, 2.7557319157065313e-06,
+                             2.505212313761255e-08, 1.6057259708124846e-10, 7.7587504406576316e-13})
+                  : poly(q, {0.166666672, 0.0083333496, 0.000198361595, 2.81695134e-06});
     const Tensor e = (x * 0.5).exp(), i = (x * -0.5).exp();  // exp(x) overflows before sinh does
-    return small.where(near, e * (e * 0.5) - i * (i * 0.5));
+    return small.where(xs + xs * (q * p), e * (e * 0.5) - i * (i * 0.5));
   });
 }
 Tensor Tensor::cosh() const {
@@ -206,13 +214,19 @@ Tensor Tensor::cosh() const {
 Tensor Tensor::tanh() const {
   const Tensor f = is_float(dtype()) ? *this : cast(DType::WeakFloat);
   return widened(f, [](const Tensor& x) {
-    const double most = is_f64(x) ? 20 : 10;
-    const Tensor c = x.clamp(-most, most);
-    const Tensor far = Tensor(1.0) - Tensor(2.0) / ((c * 2.0).exp() + 1.0);
-    if (is_f64(x)) return far;
-    const Tensor small = x.abs().lt(0.25);
+    const Tensor small = x.abs().lt(0.625);
     const Tensor xs = small.where(x, 0.0), q = xs * xs;
-    return small.where(xs * poly(q, {1.0, -1.0 / 3, 2.0 / 15, -17.0 / 315, 62.0 / 2835, -1382.0 / 155925}), far);
+    const Tensor p =
+        is_f64(x)
+            ? poly(q, {-0.33333333333333315, 0.13333333333329742, -0.053968253966057873, 0.02186948846869366,
+                       -0.008863234312302546, 0.003592113997622898, -0.0014557259358471458, 0.00058945175444969733,
+                       -0.00023701162261256036, 9.1558246337844715e-05, -3.0187073911590858e-05, 6.042411393398214e-06})
+            : poly(q, {-0.333333313, 0.133332059, -0.0539467633, 0.021700697, -0.00817738567, 0.00214295136});
+    // 1 - 2 / (e^(2a) + 1) loses nothing for a positive a that is not small.
+    const double most = is_f64(x) ? 20 : 10;
+    const Tensor below = x.lt(0), a = below.where(x.neg(), x).clamp(std::nullopt, most);
+    const Tensor far = Tensor(1.0) - Tensor(2.0) / ((a * 2.0).exp() + 1.0);
+    return small.where(xs + xs * (q * p), below.where(far.neg(), far));
   });
 }
 Tensor Tensor::asinh() const {
