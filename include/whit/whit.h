@@ -1,6 +1,7 @@
 // Everything of whit's public C++ interface.
 #pragma once
 #include "whit/datasets.h"
+#include "whit/jit.h"
 #include "whit/nn.h"
 #include "whit/optim.h"
 #include "whit/state.h"

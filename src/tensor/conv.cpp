@@ -10,6 +10,27 @@
 namespace whit {
 using namespace detail;
 
+namespace {
+
+// The window axis last. Windows that do not overlap are a reshape, whose gradient is one too.
+UOp one_window(const UOp& x, size_t axis, int64_t k, int64_t stride, int64_t dilation) {
+  if (stride != k || dilation != 1) return window(x, static_cast<int64_t>(axis), k, stride, dilation);
+  Dims begin_end, dims, order;
+  const int64_t n = x.shape()[axis] / k;
+  for (size_t i = 0; i < x.shape().size(); ++i) {
+    begin_end.push_back(0);
+    begin_end.push_back(i == axis ? n * k : x.shape()[i]);
+    dims.push_back(i == axis ? n : x.shape()[i]);
+    if (i == axis) dims.push_back(k);
+  }
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (i != axis + 1) order.push_back(static_cast<int64_t>(i));
+  order.push_back(static_cast<int64_t>(axis) + 1);
+  return permuted(shaped(shrink(x, begin_end), dims), order);
+}
+
+}  // namespace
+
 namespace detail {
 
 Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::span<const int64_t> stride,
@@ -22,7 +43,7 @@ Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::sp
     WHIT_USER(x.shape()[first + i] >= dilation[i] * (k[i] - 1) + 1, Value,
               "[{}] a window of {} (dilation {}) is larger than axis {} of the padded shape {}", op, k[i], dilation[i],
               first + i, x.shape().str());
-    u = window(u, static_cast<int64_t>(first + i), k[i], stride[i], dilation[i]);
+    u = one_window(u, first + i, k[i], stride[i], dilation[i]);
   }
   return wrap(u);
 }

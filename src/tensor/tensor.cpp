@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "base/flags.h"
+#include "engine/jit.h"
 #include "ir/eval.h"
 #include "runtime/buffer.h"
 #include "runtime/device.h"
@@ -251,6 +252,7 @@ void Tensor::copy_to(void* host, size_t n) const {
   const size_t elem = static_cast<size_t>(n_bytes(t.dtype())), want = static_cast<size_t>(t.numel()) * elem;
   WHIT_USER(n == want, Value, "[copy_to] the destination has {} bytes; expected {}", n, want);
   if (n == 0) return;
+  WHIT_USER(!engine::is_capturing(), Jit, "[jit] data of a tensor is read while a function is captured");
   if (const UOp c = t.impl_->storage ? UOp() : base_const(t.impl_->value)) {
     const Scalar v = scalar_of(c);
     for (int64_t i = 0; i < t.numel(); ++i) write_element(t.dtype(), host, i, v);
