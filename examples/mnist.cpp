@@ -1,184 +1,158 @@
-// Trains a small convolutional network on Fashion-MNIST and says how well it does on images it has not seen.
-//   mnist [--steps N] [--batch N] [--lr X] [--seed N] [--digits] [--data FOLDER] [--png FILE]
-#include <fmt/core.h>
+// Trains a convolutional network on Fashion-MNIST and shows what it says about test images.
+#include <fmt/format.h>
+#include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <numbers>
+#include <filesystem>
 
-#include "base/error.h"
-#include "base/flags.h"
 #include "io/datasets.h"
 #include "io/png.h"
-#include "whit/whit.h"
+#include "network.h"
 
 using namespace whit;
 
 namespace {
 
-struct Arguments {
-  int64_t steps = 1000, batch = 512;
-  double lr = 1e-3;
-  uint64_t seed = 42;
-  bool fashion = true;
-  std::string data, png = "mnist.png";
+struct Settings {
+  int64_t steps = 600, batch = 512, seed = 0;
+  double time_limit_s = 350, lr = 3e-3;
+  bool digits = false;
+  std::string out = "out/mnist.png";
 };
 
-Arguments parse(int argc, char** argv) {
-  Arguments a;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag_name = argv[i];
-    auto value = [&] {
-      WHIT_USER(i + 1 < argc, Value, "{} needs a value", flag_name);
-      return argv[++i];
-    };
-    if (flag_name == "--steps") {
-      a.steps = std::atoll(value());
-    } else if (flag_name == "--batch") {
-      a.batch = std::atoll(value());
-    } else if (flag_name == "--lr") {
-      a.lr = std::atof(value());
-    } else if (flag_name == "--seed") {
-      a.seed = static_cast<uint64_t>(std::atoll(value()));
-    } else if (flag_name == "--digits") {
-      a.fashion = false;
-    } else if (flag_name == "--data") {
-      a.data = value();
-    } else if (flag_name == "--png") {
-      a.png = value();
-    } else {
-      raise(ErrorKind::Value,
-            fmt::format("unknown argument {}; expected --steps, --batch, --lr, --seed, --digits, --data or --png",
-                        flag_name));
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// The learning rate of a step: up in the first tenth, then down along a cosine.
+double rate_at(int64_t step, int64_t n_steps, double top) {
+  const double x = (static_cast<double>(step) + 0.5) / static_cast<double>(n_steps);
+  return x < 0.1 ? top * (0.1 + 0.9 * x / 0.1) : top * (0.505 + 0.495 * std::cos(3.14159265358979 * (x - 0.1) / 0.9));
+}
+
+// One line that is drawn over itself in a terminal, and a line every tenth of the way elsewhere.
+class Progress {
+ public:
+  explicit Progress(int64_t batch) : batch_(batch), start_(now_s()), terminal_(isatty(STDERR_FILENO)) {}
+  void show(int64_t done, int64_t total, double loss, double accuracy) {
+    const double elapsed = now_s() - start_;
+    const double rate = static_cast<double>(done * batch_) / elapsed;
+    const int64_t n = 30 * done / total;
+    const std::string line =
+        fmt::format("[{}{}] {}/{}  loss {:.3f}  accuracy {:5.1f} %  {:.0f} images/s  {:.0f} s",
+                    std::string(static_cast<size_t>(n), '#'), std::string(static_cast<size_t>(30 - n), '.'), done,
+                    total, loss, accuracy * 100, rate, elapsed);
+    if (terminal_) {
+      fmt::print(stderr, "\r{}\033[K{}", line, done == total ? "\n" : "");
+    } else if (done * 10 / total != shown_ || done == total) {
+      shown_ = done * 10 / total;
+      fmt::print(stderr, "{}\n", line);
     }
   }
-  return a;
-}
 
-struct Net {
-  nn::Conv2d c1{1, 32, 5}, c2{32, 32, 5};
-  nn::BatchNorm b1{32};
-  nn::Conv2d c3{32, 64, 3}, c4{64, 64, 3};
-  nn::BatchNorm b2{64};
-  nn::Linear out{576, 10};
-
-  Tensor operator()(const Tensor& images) {
-    Tensor x = images.cast(DType::Float32) * (1.0 / 127.5) - 1.0;
-    x = b1(c2(c1(x).relu()).relu()).max_pool2d();
-    x = b2(c4(c3(x).relu()).relu()).max_pool2d();
-    return out(x.flatten(1));
-  }
-  void visit(nn::Walk& w) {
-    w("c1", c1), w("c2", c2), w("b1", b1), w("c3", c3), w("c4", c4), w("b2", b2), w("out", out);
-  }
+ private:
+  int64_t batch_, shown_ = -1;
+  double start_;
+  bool terminal_;
 };
 
-double seconds_since(std::chrono::steady_clock::time_point from) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
-}
-
-void progress(int64_t step, int64_t steps, double loss, double accuracy, double images_a_second) {
-  constexpr int kWidth = 30;
-  const int full = static_cast<int>(kWidth * step / steps);
-  fmt::print("\r{:>5}/{} [{}{}] loss {:.4f}  accuracy {:5.1f} %  {:>6.0f} images/s ", step, steps,
-             std::string(static_cast<size_t>(full), '='), std::string(static_cast<size_t>(kWidth - full), ' '), loss,
-             accuracy * 100, images_a_second);
-  std::fflush(stdout);
-}
-
-void save_picture(const Arguments& a, const Tensor& images, const std::vector<int32_t>& predicted,
-                  const std::vector<uint8_t>& labels) {
-  constexpr int64_t kShown = 40;
-  const std::vector<std::byte> pixels = images[Slice{0, kShown}].bytes();
-  const int64_t rows = images.size(2), cols = images.size(3);
-  std::vector<io::GridImage> grid;
-  for (size_t i = 0; i < kShown; ++i) {
-    const bool right = predicted[i] == labels[i];
-    grid.push_back({.pixels = reinterpret_cast<const uint8_t*>(pixels.data()) + static_cast<int64_t>(i) * rows * cols,
-                    .label = std::string(io::mnist_class_name(a.fashion, predicted[i])),
-                    .label_color = right ? io::Rgb{120, 220, 120} : io::Rgb{255, 90, 90}});
-  }
-  io::write_png(a.png, io::make_grid(grid, rows, cols, 10));
-}
-
-int run(const Arguments& a) {
-  const auto start = std::chrono::steady_clock::now();
-  Tensor::manual_seed(a.seed);
-  const auto data = nn::datasets::mnist({.fashion = a.fashion, .folder = a.data});
-  const int64_t n_train = data.x_train.size(0), n_test = data.x_test.size(0);
-  fmt::print("{} training images, {} test images, read in {:.2f} s\n", n_train, n_test, seconds_since(start));
-
-  Net net;
-  nn::Adam adam(nn::get_parameters(net), {.lr = a.lr});
-  Tensor step_number = Tensor::zeros(1).is_param_(false);
-
-  // One step: a random batch drawn on the device, forward, backward, update. The rate falls as half a cosine.
-  auto build_step = [&]() -> std::vector<Tensor> {
-    adam.zero_grad();
-    const Tensor chosen = Tensor::randint(a.batch, {.high = n_train});
-    const Tensor y = data.y_train[chosen];
-    const Tensor logits = net(data.x_train[chosen].contiguous());
-    const Tensor loss = logits.sparse_categorical_crossentropy(y).backward();
-    const Tensor accuracy = logits.argmax(1).eq(y).mean();
-    const Tensor angle = step_number * (std::numbers::pi / static_cast<double>(a.steps));
-    adam.lr.assign((angle.cos() + 1.0) * (a.lr / 2));
-    step_number += 1;
-    std::vector<Tensor> all = adam.schedule_step();
-    adam.zero_grad();
-    all.insert(all.begin(), {loss, accuracy, adam.lr, step_number});
-    return all;
-  };
-  TinyJit step([&](std::span<const Tensor>) {
-    const std::vector<Tensor> all = build_step();
-    Tensor::realize_all(all);
-    return std::vector<Tensor>{all[0], all[1]};
+std::vector<int32_t> predictions(Network& network, const Tensor& images) {
+  constexpr int64_t kBatch = 500;
+  TinyJit predict([&](std::span<const Tensor> in) {
+    return std::vector<Tensor>{network(normalised(in[0])).argmax(1).cast(DType::Int32).realize()};
   });
+  std::vector<int32_t> out;
+  const int64_t n = images.size(0);
+  for (int64_t i = 0; i < n; i += kBatch) {
+    const int64_t m = std::min(kBatch, n - i);
+    const Tensor part = images[Slice{i, i + m}].clone().realize();
+    const std::vector<int32_t> labels = m == kBatch ? predict({part})[0].to_vector<int32_t>()
+                                                    : network(normalised(part)).argmax(1).to_vector<int32_t>();
+    out.insert(out.end(), labels.begin(), labels.end());
+  }
+  return out;
+}
 
-  const auto training = std::chrono::steady_clock::now();
-  auto last = training;
-  {
-    const FlagScope flag_training("TRAINING", int64_t{1});
-    for (int64_t i = 1; i <= a.steps; ++i) {
-      const std::vector<Tensor> result = step();
-      if (i == 1) fmt::print("first step done {:.2f} s after the start\n", seconds_since(start));
-      if (i % 10 != 0 && i != a.steps) continue;
-      const double loss = result[0].item(), accuracy = result[1].item();
-      const double t = seconds_since(last);
-      last = std::chrono::steady_clock::now();
-      progress(i, a.steps, loss, accuracy, 10.0 * static_cast<double>(a.batch) / t);
+// Test images with what the network takes them for: the first ones, wrong answers in red.
+void write_picture(const std::string& path, const io::ImageSet& test, std::span<const int32_t> predicted,
+                   bool fashion) {
+  std::vector<io::GridImage> images;
+  for (size_t i = 0; i < 40; ++i) {
+    const bool right = predicted[i] == test.labels[i];
+    io::GridImage image;
+    image.pixels = test.images.data() + static_cast<int64_t>(i) * test.n_rows * test.n_cols;
+    image.label = std::string(io::mnist_class_name(fashion, predicted[i]));
+    image.label_color = right ? io::Rgb{200, 230, 200} : io::Rgb{255, 90, 80};
+    images.push_back(std::move(image));
+  }
+  if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty())
+    std::filesystem::create_directories(folder);
+  io::write_png(path, io::make_grid(images, test.n_rows, test.n_cols, 8));
+}
+
+int run(const Settings& s) {
+  const io::Mnist data = io::load_mnist(!s.digits);
+  const auto images_of = [](const io::ImageSet& set) {
+    return Tensor::from_bytes(set.images.data(), DType::UInt8, {set.n_images, 1, set.n_rows, set.n_cols});
+  };
+  const Tensor images = images_of(data.train);
+  const Tensor labels = Tensor::from_bytes(data.train.labels.data(), DType::UInt8, data.train.n_images);
+  fmt::print("{} images of {} to train, {} to test\n", data.train.n_images, s.digits ? "MNIST" : "Fashion-MNIST",
+             data.test.n_images);
+
+  Tensor::manual_seed(static_cast<uint64_t>(s.seed));
+  Network network;
+  nn::Adam optimizer(nn::get_parameters(network), {.lr = 1e-3});
+  TinyJit step([&](std::span<const Tensor>) { return train_step(network, optimizer, images, labels, s.batch); });
+
+  // The schedule of the learning rate ends with the steps that fit into the time.
+  const double start = now_s();
+  int64_t n_steps = s.steps;
+  Progress progress(s.batch);
+  double loss = 0, accuracy = 0;
+  for (int64_t i = 0; i < n_steps; ++i) {
+    optimizer.lr.assign(Tensor::from<float>({static_cast<float>(rate_at(i, n_steps, s.lr))})).realize();
+    const double step_start = now_s();
+    const std::vector<Tensor> out = step();
+    loss = out[0].item();
+    accuracy = 0.9 * (i ? accuracy : out[1].item()) + 0.1 * out[1].item();
+    if (i >= 4 && i % 20 == 4) {
+      const double left_s = s.time_limit_s - (now_s() - start), step_s = now_s() - step_start;
+      n_steps = std::min(s.steps, i + 1 + std::max<int64_t>(0, static_cast<int64_t>(left_s / step_s)));
     }
+    progress.show(i + 1, n_steps, loss, accuracy);
   }
-  const double train_s = seconds_since(training);
-  fmt::print("\ntrained for {:.1f} s, {:.1f} ms a step, {} kernels\n", train_s,
-             1000 * train_s / static_cast<double>(std::max<int64_t>(a.steps, 1)), step.n_kernels());
+  const double seconds = now_s() - start;
 
-  TinyJit predict([&](std::span<const Tensor> in) { return std::vector<Tensor>{net(in[0]).argmax(1)}; });
-  const int64_t part = 500;
-  std::vector<int32_t> predicted;
-  for (int64_t i = 0; i + part <= n_test; i += part) {
-    const std::vector<int32_t> p = predict({data.x_test[Slice{i, i + part}].clone()})[0].to_vector<int32_t>();
-    predicted.insert(predicted.end(), p.begin(), p.end());
-  }
-  const std::vector<uint8_t> labels = data.y_test.to_vector<uint8_t>();
-  int64_t right = 0;
-  for (size_t i = 0; i < predicted.size(); ++i) right += predicted[i] == labels[i];
-  fmt::print("test accuracy {:.2f} %\n", 100.0 * static_cast<double>(right) / static_cast<double>(predicted.size()));
-  save_picture(a, data.x_test, predicted, labels);
-  fmt::print("{}: test images with predicted labels\n", a.png);
+  const std::vector<int32_t> predicted = predictions(network, images_of(data.test));
+  int64_t n_right = 0;
+  for (size_t i = 0; i < predicted.size(); ++i) n_right += predicted[i] == data.test.labels[i];
+  fmt::print("{} steps of {} images in {:.1f} s; test accuracy {:.2f} %\n", n_steps, s.batch, seconds,
+             100.0 * static_cast<double>(n_right) / static_cast<double>(predicted.size()));
+  write_picture(s.out, data.test, predicted, !s.digits);
+  fmt::print("pictures of test images with their predicted labels: {}\n", s.out);
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  Settings s;
+  CLI::App app{"Trains a convolutional network on Fashion-MNIST with kernels that whit generates."};
+  app.add_option("--steps", s.steps, "steps of training")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--batch", s.batch, "images a step")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--seed", s.seed, "seed of weights and batches")->capture_default_str();
+  app.add_option("--lr", s.lr, "the highest learning rate")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--time-limit", s.time_limit_s, "seconds of training; fewer steps when they do not fit")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--out", s.out, "the PNG file that is written")->capture_default_str();
+  app.add_flag("--digits", s.digits, "MNIST's digits instead of Fashion-MNIST");
+  CLI11_PARSE(app, argc, argv);
   try {
-    return run(parse(argc, argv));
-  } catch (const Error& e) {
-    fmt::print(stderr, "\nmnist: {}\n", e.what());
+    return run(s);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "mnist: {}\n", e.what());
     return 1;
   }
 }
