@@ -343,7 +343,8 @@ nb::object nested(DType dt, const void* data, const Shape& shape, size_t axis, i
 }
 // Reading runs the graph, and what a capture records is only right when every call would read the same.
 void check_not_capturing() {
-  WHIT_USER(!engine::is_capturing(), Jit, "[jit] data of a tensor was read while a function is captured: a replay would not read it again");
+  WHIT_USER(!engine::is_capturing(), Jit,
+            "[jit] data of a tensor was read while a function is captured: a replay would not read it again");
 }
 std::vector<std::byte> read_bytes(const Tensor& t) {
   check_not_capturing();

@@ -111,8 +111,9 @@ void bind_dtype(nb::module_& m) {
              return std::make_pair(info(d.dt).priority, info(d.dt).bits) <
                     std::make_pair(info(o.dt).priority, info(o.dt).bits);
            })
-      .def("__reduce__",
-           [](const PyDType& d) { return nb::make_tuple(nb::module_::import_("whit.dtype").attr("to_dtype"), nb::make_tuple(info(d.dt).name)); });
+      .def("__reduce__", [](const PyDType& d) {
+        return nb::make_tuple(nb::module_::import_("whit.dtype").attr("to_dtype"), nb::make_tuple(info(d.dt).name));
+      });
   for (int i = 0; i < kNumDTypes; ++i) singletons()[i] = nb::cast(PyDType{static_cast<DType>(i)});
 
   m.def("dtype", [](nb::handle h) { return nb::borrow(dtype_object(to_dtype(h))); });

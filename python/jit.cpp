@@ -1,7 +1,8 @@
 // TinyJit for Python: finds the tensors in the arguments, gives results back in the shape of what was returned.
+#include "engine/jit.h"
+
 #include "base/flags.h"
 #include "convert.h"
-#include "engine/jit.h"
 #include "whit/jit.h"
 
 namespace whit::python {
@@ -9,7 +10,8 @@ namespace {
 
 class PyJit {
  public:
-  explicit PyJit(nb::object fxn) : fxn_(std::move(fxn)), jit_([](std::span<const Tensor>) { return std::vector<Tensor>(); }) {}
+  explicit PyJit(nb::object fxn)
+      : fxn_(std::move(fxn)), jit_([](std::span<const Tensor>) { return std::vector<Tensor>(); }) {}
 
   nb::object call(nb::args args, nb::kwargs kwargs) {
     std::vector<Tensor> inputs;
@@ -78,8 +80,10 @@ class PyJit {
     } else if (PyDict_Check(h.ptr())) {
       for (auto [k, v] : nb::borrow<nb::dict>(h)) flatten(v, out);
     } else {
-      raise(ErrorKind::Jit, fmt::format("[jit] the function returned a {}; expected tensors, or lists, tuples and dicts of them, or None",
-                                        nb::type_name(h.type()).c_str()));
+      raise(
+          ErrorKind::Jit,
+          fmt::format("[jit] the function returned a {}; expected tensors, or lists, tuples and dicts of them, or None",
+                      nb::type_name(h.type()).c_str()));
     }
   }
 
@@ -127,12 +131,13 @@ void bind_jit(nb::module_& m) {
                     "Runs a function once, captures the kernels of its second call, and replays them afterwards.")
       .def(nb::init<nb::object>(), nb::arg("fxn").none())
       .def("__call__", &PyJit::call)
-      .def("__get__",
-           [](nb::object self, nb::handle obj, nb::handle) -> nb::object {
-             if (obj.is_none()) return self;
-             return nb::module_::import_("functools").attr("partial")(self, obj);
-           },
-           nb::arg("obj").none(), nb::arg("objtype") = nb::none())
+      .def(
+          "__get__",
+          [](nb::object self, nb::handle obj, nb::handle) -> nb::object {
+            if (obj.is_none()) return self;
+            return nb::module_::import_("functools").attr("partial")(self, obj);
+          },
+          nb::arg("obj").none(), nb::arg("objtype") = nb::none())
       .def("reset", &PyJit::reset, "Forgets the captured kernels.")
       .def_prop_ro("fxn", &PyJit::fxn)
       .def_prop_ro("cnt", &PyJit::cnt)

@@ -62,7 +62,8 @@ int64_t TinyJit::n_kernels() const { return captured_ ? captured_->graph->n_kern
 std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& body) {
   if (captured_ && flag::JIT()) {
     const auto& want = captured_->inputs;
-    WHIT_USER(inputs.size() == want.size(), Jit, "[jit] {} input tensors; captured with {}", inputs.size(), want.size());
+    WHIT_USER(inputs.size() == want.size(), Jit, "[jit] {} input tensors; captured with {}", inputs.size(),
+              want.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& t = inputs[i];
       WHIT_USER(t.defined(), Jit, "[jit] input {} is undefined", i);
@@ -84,7 +85,8 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
     ++cnt_;
     return out;
   }
-  WHIT_USER(!engine::is_capturing(), Runtime, "[jit] a function with a jit of its own was called while another one is captured");
+  WHIT_USER(!engine::is_capturing(), Runtime,
+            "[jit] a function with a jit of its own was called while another one is captured");
   auto fresh = std::make_unique<Captured>();
   const std::vector<UOp> in = in_memory(inputs);
   for (const UOp& u : in) fresh->inputs.push_back({u.shape(), u.dtype(), u->device});
