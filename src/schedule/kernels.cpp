@@ -1,11 +1,10 @@
 #include "schedule/kernels.h"
 
-#include "rules/rules.h"
-
 #include <algorithm>
 #include <unordered_map>
 
 #include "ir/build.h"
+#include "rules/rules.h"
 
 namespace whit::sched {
 namespace {
