@@ -95,6 +95,12 @@ typedef double f64;
 #define MASK(n, c) __builtin_convertvector(c, i8x##n)
 #define BITS(T, x) ({ __typeof__(x) x_ = (x); T r_; __builtin_memcpy(&r_, &x_, sizeof r_); r_; })
 #define TO_I64(x) ((x) >= 0x1p63 ? 0x7FFFFFFFFFFFFFFF : (x) >= -0x1p63 ? (i64)(x) : (x) != (x) ? 0 : -0x7FFFFFFFFFFFFFFF - 1)
+#define TO_I64S(T, M, n, x) ({ \
+  const T most_ = (T){} + 0x1p63f; \
+  const M in_ = (x >= -most_) & (x < most_); \
+  const i64x##n v_ = __builtin_convertvector((T)(in_ & (M)(x)), i64x##n); \
+  v_ | (__builtin_convertvector(x >= most_, i64x##n) & 0x7FFFFFFFFFFFFFFF) | \
+      (__builtin_convertvector(x < -most_, i64x##n) & (-0x7FFFFFFFFFFFFFFF - 1)); })
 #ifdef __clang__
 #define SQRT(T, n, f, x) __builtin_elementwise_sqrt(x)
 #define TRUNC(T, n, f, x) __builtin_elementwise_trunc(x)
@@ -477,9 +483,8 @@ class Writer {
     if (to == DType::Bool) return fmt::format("MASK({}, {} != 0)", lanes, v);
     if (from == DType::Bool) return fmt::format("__builtin_convertvector(-{}, {})", v, t);
     if (is_float(from) && !is_float(to))
-      return fmt::format("LANES({}, {}, ({})TO_I64({}[l]))", t, lanes, scalar_type(to), v);
-    if (from == DType::Float16 || to == DType::Float16)
-      return fmt::format("LANES({}, {}, ({}){}[l])", t, lanes, scalar_type(to), v);
+      return fmt::format("__builtin_convertvector(TO_I64S({}, {}, {}, {}), {})", type_of(from, lanes),
+                         int_type('i', bytes_of(from), lanes), lanes, v, t);
     return fmt::format("__builtin_convertvector({}, {})", v, t);
   }
 

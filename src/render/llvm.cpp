@@ -434,14 +434,27 @@ class Writer {
 
   std::string address(const Access& a, DType dt) {
     if (!a.index) return base_of(a.storage);
-    const int64_t lanes = lanes_of(a.index);
-    std::string at = operand(a.index, lanes), type = type_of(a.index->dtype, lanes);
-    if (is_unsigned(a.index->dtype) && bit_width(a.index->dtype) < 64) {  // getelementptr sign-extends
+    const std::string element = memory_type(dt, 0);
+    std::string base = base_of(a.storage);
+    // What all lanes of a gather have in common goes into a scalar address: the rest is often constant and narrow.
+    const Node* index = a.index;
+    while (index->op == Op::Add && lanes_of(index) > 0 && bit_width(index->dtype) == 64) {
+      const size_t common = lanes_of(index->src()[0]) == 0 ? 0 : 1;
+      if (lanes_of(index->src()[common]) > 0) break;
+      base = address_at(base, element, index->src()[common]);
+      index = index->src()[1 - common];
+    }
+    return address_at(base, element, index);
+  }
+  std::string address_at(const std::string& base, const std::string& element, const Node* index) {
+    const int64_t lanes = lanes_of(index);
+    std::string at = operand(index, lanes), type = type_of(index->dtype, lanes);
+    if (is_unsigned(index->dtype) && bit_width(index->dtype) < 64) {  // getelementptr sign-extends
       at = line_into("zext {} {} to {}", type, at, vector_of("i64", lanes));
       type = vector_of("i64", lanes);
     }
     const std::string d = fresh("p");
-    line("{} = getelementptr {}, ptr {}, {} {}", d, memory_type(dt, 0), base_of(a.storage), type, at);
+    line("{} = getelementptr {}, ptr {}, {} {}", d, element, base, type, at);
     return d;
   }
   static std::string mask_type(int64_t lanes) { return fmt::format("<{} x i1>", lanes); }

@@ -58,6 +58,9 @@ float double_to_half(double value) { return float_of(narrow(value, 10, -14, 15))
 float float_to_bfloat(float value) { return float_of(narrow(value, 7, -126, 127)); }
 float double_to_bfloat(double value) { return float_of(narrow(value, 7, -126, 127)); }
 
+// gcc narrows a comparison of widened halves to one of halves.
+int64_t halves_differ(float x, float y) { return half_to_float(x) != half_to_float(y); }
+
 template <class R, class... A>
 void* address(R (*function)(A...)) {
   return reinterpret_cast<void*>(function);
@@ -108,6 +111,8 @@ const Symbol kSymbols[] = {
     {"__truncdfhf2", address(double_to_half)},
     {"__truncsfbf2", address(float_to_bfloat)},
     {"__truncdfbf2", address(double_to_bfloat)},
+    {"__nehf2", address(halves_differ)},
+    {"__eqhf2", address(halves_differ)},
 };
 #undef WHIT_MATH1
 #undef WHIT_MATH2
