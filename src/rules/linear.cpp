@@ -19,11 +19,17 @@ int64_t ceil_quotient(int64_t a, int64_t b) { return -floor_quotient(-a, b); }
 bool is_int_const(const UOp& u) { return u.is_const() && !u.arg().is_invalid(); }
 bool is_finite(const UOp& u) { return u.vmin() != INT64_MIN && u.vmax() != INT64_MAX; }
 
-// RANGEs by id, VARIABLEs by name, then everything else; ties by key.
+// What depends on outer loops first, so that an inner loop leaves a prefix of the sum alone; then by op, VARIABLEs by
+// name, the rest by key.
 bool comes_before(const UOp& a, const UOp& b) {
-  auto rank = [](const UOp& u) { return u.op() == Op::Range ? 0 : u.op() == Op::Variable ? 1 : 2; };
-  if (rank(a) != rank(b)) return rank(a) < rank(b);
-  if (a.op() == Op::Range && range_id(a.node()) != range_id(b.node())) return range_id(a.node()) < range_id(b.node());
+  if (a == b) return false;
+  const auto outer = a.ranges(), other = b.ranges();
+  for (size_t s = 0; s < outer.size() && s < other.size(); ++s) {
+    const int64_t id = range_id(outer[s]), other_id = range_id(other[s]);
+    if (id != other_id) return id < other_id;
+  }
+  if (outer.size() != other.size()) return outer.size() < other.size();
+  if (a.op() != b.op()) return a.op() < b.op();
   if (a.op() == Op::Variable && a.arg().at(0).as_str() != b.arg().at(0).as_str())
     return a.arg().at(0).as_str() < b.arg().at(0).as_str();
   return a.key() < b.key();
@@ -312,8 +318,7 @@ Linear linear_of(const UOp& u) {
   return out;
 }
 
-UOp linear_sum(const UOp& u) {
-  Linear l = linear_of(u);
+UOp linear_sum(Linear l) {
   while (l.ok && recombine(l)) {
   }
   return finished(l);

@@ -31,7 +31,7 @@ struct Linear {
     int64_t lo, hi;
   };
   std::optional<Bounds> bounds() const;
-  /// The sum as a node: terms in a fixed order (ranges by id, variables by name, the rest by key), constant last.
+  /// The sum as a node: terms of outer loops first, constant last.
   UOp to_uop() const;
 };
 
@@ -39,7 +39,8 @@ struct Linear {
 Linear linear_of(const UOp& u);
 
 /// Normal forms; null when a number would not fit. Exact for every c, also 0 and negative ones.
-UOp linear_sum(const UOp& u);
+UOp linear_sum(Linear l);  ///< quotients and remainders of one value are put together again
+inline UOp linear_sum(const UOp& u) { return linear_sum(linear_of(u)); }
 UOp linear_div(const UOp& x, int64_t c);
 UOp linear_mod(const UOp& x, int64_t c);
 UOp linear_compare(Op op, const UOp& a, const UOp& b);  ///< CMPLT, CMPEQ or CMPNE

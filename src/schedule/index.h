@@ -11,14 +11,6 @@ namespace whit::sched {
 
 using Index = SmallVec<UOp, 6>;
 
-/// A sum of terms plus a constant.
-struct Linear {
-  SmallVec<std::pair<UOp, int64_t>, 8> terms{};
-  int64_t constant = 0;
-  void add(const UOp& u, int64_t factor);
-  UOp to_uop() const;
-};
-
 /// sum of idx[i] * factor[i], canonical.
 UOp add_index(const UOp& a, const UOp& b);
 UOp add_index(const UOp& a, int64_t c);

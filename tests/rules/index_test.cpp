@@ -50,7 +50,7 @@ TEST(Index, FlattenAndUnflatten) {
   EXPECT_SIMPLE(floor_mod(floor_div(flat, 28), 28), "r1");
   EXPECT_SIMPLE(floor_mod(flat, 784), "((r1*28)+r2)");
   EXPECT_SIMPLE(floor_div(flat, 56), "((r0*14)+(r1//2))");
-  EXPECT_SIMPLE(floor_mod(flat, 56), "(r2+((r1%2)*28))");
+  EXPECT_SIMPLE(floor_mod(flat, 56), "(((r1%2)*28)+r2)");
   EXPECT_SIMPLE(floor_div(flat, 7), "(((r0*112)+(r1*4))+(r2//7))");
   EXPECT_SIMPLE(floor_mod(flat, 7), "(r2%7)");
 }
