@@ -43,13 +43,26 @@ struct Contraction {
   int64_t n_bytes = 4;
 };
 
-// Recognises the nest's one REDUCE.
+// Recognises the nest's sum of products: the REDUCE with the most terms. Others may stand beside it when they are short:
+// they are unrolled into the epilogue.
 bool recognise(const Nest& nest, Contraction& c) {
+  double most = 0;
+  std::vector<UOp> sums;
   for (const Node* n : toposort(nest.ends)) {
     if (n->op == Op::Stage) return false;
     if (n->op != Op::Reduce) continue;
-    if (c.sum) return false;
-    c.sum = UOp(n);
+    sums.emplace_back(n);
+    const double terms = executions(n) * product(closed_ranges(n));
+    if (terms > most) c.sum = UOp(n);
+    most = std::max(most, terms);
+  }
+  for (const UOp& s : sums) {
+    if (s == c.sum) continue;
+    if (product(closed_ranges(s.node())) > 16) return false;
+    for (const Node* n : toposort(std::vector<UOp>{s, c.sum.src(0)}))
+      if (n == c.sum.node() || (n->op == Op::Reduce && n != s.node())) return false;
+    for (const Node* n : toposort(c.sum.src(0)))
+      if (n->op == Op::Reduce) return false;
   }
   if (!c.sum || c.sum.arg().at(0).as_str() != "add") return false;
   if (c.sum.dtype() != DType::Float32 && c.sum.dtype() != DType::Float64) return false;
@@ -241,6 +254,7 @@ class Builder {
       chunked_ = false;
     }
     plan_staging();
+    heavy_ = is_heavy();
     std::vector<Segment> parts;
     if (n_panels > 0) parts.push_back({0, n_panels, p_.vectors, p_.lanes});
     if (rest > 0) parts.push_back({n_panels * width, 1, ceil_div(rest, p_.lanes), p_.lanes});
@@ -261,6 +275,7 @@ class Builder {
   Nest empty() {
     pre_.clear();
     cut_dims_.clear();
+    after_.clear();
     mid_.clear();
     panels_.clear();
     inner_.clear();
@@ -270,6 +285,8 @@ class Builder {
     pack_is_open_ = false;
     Nest nest = nest_;
     nest.ends.clear();
+    for (const UOp& r : nest_.order)
+      if (axis_type(r.node()) == AxisType::Unroll) inner_.push_back(r);
     return nest;
   }
 
@@ -427,7 +444,10 @@ class Builder {
       ranges.insert(ranges.end(), copies.begin(), copies.end());
       ranges.push_back(u);
       ranges.push_back(l);
-      at[c_.sum.node()] = cut_ ? rest_in_tile(sum, ranges) : sum;
+      if (cut_ || heavy_)
+        rest_in_tile(sum, ranges, at);
+      else
+        at[c_.sum.node()] = sum;
       for (const UOp& e : nest_.ends)
         nest.ends.push_back(end(substitute(masked ? masked_store(e.src(0)) : e.src(0), at), ranges));
     }
@@ -451,24 +471,48 @@ class Builder {
     return block.ok ? read_tile(y, block, at, p_.lanes, inner_) : substitute(y_.value, at);
   }
 
-  // The accumulators of a cut sum rest in scratch memory while other tiles are worked on: a tile over all ranges inside
-  // of the cut, read when the sum is complete.
-  UOp rest_in_tile(const UOp& sum, std::span<const UOp> ranges) {
-    RangeMap map;
+  // The accumulators of a finished tile rest in scratch memory, and a loop over the tile does what follows the sum: where
+  // that is much code for each vector, it is there once. Those of a cut sum rest there while other tiles are worked on:
+  // the tile is then over all ranges inside of the cut.
+  void rest_in_tile(const UOp& sum, std::vector<UOp>& ranges, RangeMap& at) {
+    RangeMap own, later;
     std::vector<UOp> dims;
     UOp flat = idx(0);
-    for (const UOp& r : ranges) {
-      if (contains(pre_, r)) continue;
+    for (UOp& r : ranges) {
       const AxisType t = axis_type(r.node());
-      const UOp own = with_type(r, t == AxisType::Weak ? AxisType::Loop : t);
-      map.emplace(r.node(), own);
-      dims.push_back(own);
+      if (contains(pre_, r) || (!cut_ && t != AxisType::Upcast && t != AxisType::Lane)) continue;
+      const UOp dim = with_type(r, t == AxisType::Weak ? AxisType::Loop : t);
+      own.emplace(r.node(), dim);
+      dims.push_back(dim);
+      if (t == AxisType::Upcast) {
+        const UOp loop_ = with_type(r, AxisType::Loop);
+        later.emplace(r.node(), loop_);
+        after_.push_back(loop_);
+        r = loop_;
+      }
       flat = flat * size_of(r) + r;
     }
-    std::vector<UOp> src{substitute(sum, map)};
+    for (auto& [r, v] : at) v = substitute(v, later);
+    std::vector<UOp> src{substitute(sum, own)};
     src.insert(src.end(), dims.begin(), dims.end());
-    cut_dims_.insert(cut_dims_.end(), dims.begin(), dims.end());
-    return load(index(UOp::make(Op::Stage, sum.dtype(), src), flat));
+    (cut_ ? cut_dims_ : inner_).insert((cut_ ? cut_dims_ : inner_).end(), dims.begin(), dims.end());
+    at[c_.sum.node()] = load(index(UOp::make(Op::Stage, sum.dtype(), src), flat));
+  }
+
+  // What follows the sum is heavy when a vector of it is more than a few instructions: a store or load with lanes far
+  // apart is one for each lane.
+  bool is_heavy() const {
+    double work = 0;
+    for (const UOp& e : nest_.ends)
+      for (const Node* n : toposort(e.src(0), [](const Node* m) { return m->op != Op::Reduce; })) {
+        if (n->op == Op::Load || n->op == Op::Store) {
+          const Stride s = stride_of(affine_of(UOp(n->src()[0]->src()[1])), p_.lane);
+          work += s.linear && s.value <= 1 ? 1 : static_cast<double>(2 * p_.lanes);
+        } else {
+          work += is_elementwise(n->op) && n->dtype != DType::WeakInt;
+        }
+      }
+    return work > 16;
   }
 
   // Where the first row axis does not divide: many blocks overlap at the end, a few get a shorter one.
@@ -494,7 +538,8 @@ class Builder {
       nest.order.push_back(c_.summed[0]);
       nest.order.insert(nest.order.end(), cut_dims_.begin(), cut_dims_.end());
     }
-    for (const auto* list : {&mid_, &panels_, &inner_}) nest.order.insert(nest.order.end(), list->begin(), list->end());
+    for (const auto* list : {&mid_, &panels_, &after_, &inner_})
+      nest.order.insert(nest.order.end(), list->begin(), list->end());
     nest.opts += "contract rows";
     for (const ContractPlan::Row& r : p_.rows) nest.opts += fmt::format(" {}", r.tile);
     nest.opts += fmt::format(" vectors {}x{}{}{}{} ", p_.vectors, p_.lanes, p_.pack ? " pack" : "",
@@ -518,20 +563,36 @@ class Builder {
   const Target& target_;
   const Operand &x_, &y_;
   std::vector<UOp> rows_, vector_side_;
-  bool chunked_ = false, cut_ = false, cut_parts_ = false, output_is_read_ = false, pack_is_open_ = false;
+  bool chunked_ = false, cut_ = false, cut_parts_ = false, output_is_read_ = false, pack_is_open_ = false,
+       heavy_ = false;
   bool stage_y_ = false, window_ = false;  // window_: one tile serves all rows
   int64_t panels_a_chunk_ = 1;
   Tile tile_;
   UOp y_stage_;
   std::unordered_map<const Node*, UOp> loops_;
   std::map<std::pair<const Node*, int64_t>, std::vector<UOp>> blocks_;
-  std::vector<UOp> pre_, cut_dims_, mid_, panels_, inner_;  // loops, outermost first
+  std::vector<UOp> pre_, cut_dims_, mid_, panels_, after_, inner_;  // loops, outermost first
 };
+
+void unroll_short_sums(Nest& nest, const UOp& sum) {
+  RangeMap map;
+  for (const Node* n : toposort(nest.ends))
+    if (n->op == Op::Reduce && n != sum.node())
+      for (const UOp& r : closed_ranges(n)) map.emplace(r.node(), with_type(r, AxisType::Unroll));
+  if (map.empty()) return;
+  for (const UOp& r : closed_ranges(sum.node())) map.erase(r.node());
+  for (UOp& e : nest.ends) e = substitute(e, map);
+  for (UOp& r : nest.order)
+    if (const auto it = map.find(r.node()); it != map.end()) r = it->second;
+}
 
 }  // namespace
 
 bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   Contraction c;
+  if (!recognise(nest, c)) return false;
+  unroll_short_sums(nest, c.sum);
+  c = Contraction();
   if (!recognise(nest, c)) return false;
   if (c.own[0].empty() && c.own[1].empty()) return false;
   if (product(c.summed) < 4) return false;
