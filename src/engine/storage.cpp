@@ -45,7 +45,14 @@ UOp rebuild(const UOp& chain, const UOp& base, bool drop_detach) {
 
 UOp apply_chain(const UOp& chain, const UOp& state) { return rebuild(chain, state, false); }
 
+void Storage::settle_recorded() const {
+  UOp base = realized(state_);
+  while (base && base.op() == Op::Reshape) base = base.src(0);
+  if (base && base.op() == Op::Buffer && base.shape() == state_.shape()) state_ = std::move(base);
+}
+
 void Storage::store(const UOp& chain, const UOp& value) {
+  state();
   for (const Node* n = chain.node(); n->op != Op::Param; n = n->src_begin()[0])
     WHIT_USER(n->op != Op::Expand, Runtime,
               "[assign] the target repeats elements (it was expanded to {}); clone it first", n->shape.str());

@@ -11,7 +11,11 @@ namespace whit {
 class Storage {
  public:
   explicit Storage(UOp state) : state_(std::move(state)) {}
-  const UOp& state() const { return state_; }
+  /// A state that the engine has computed meanwhile, for somebody else, is the memory that it lies in.
+  const UOp& state() const {
+    if (state_.op() == Op::After) settle_recorded();
+    return state_;
+  }
   /// Counts the writes.
   int64_t version() const { return version_; }
   /// After the engine ran: the same value, in memory.
@@ -21,7 +25,8 @@ class Storage {
   void store(const UOp& chain, const UOp& value);
 
  private:
-  UOp state_;
+  void settle_recorded() const;
+  mutable UOp state_;
   int64_t version_ = 0;
 };
 

@@ -23,17 +23,53 @@ UOp seed_of(const char* op, const Tensor& self, const Tensor& gradient) {
   return cast_value(gradient.uop(), self.dtype());
 }
 
+// Which node of a graph stands for a tensor. The tensor may have been realised after the graph was built; then the graph
+// has the node whose value lies in the tensor's memory.
+class GraphNodes {
+ public:
+  explicit GraphNodes(const UOp& root) {
+    for (const Node* n : toposort(root)) {
+      in_graph_.insert(n);
+      UOp base = realized(UOp(n));
+      while (base && base.op() == Op::Reshape) base = base.src(0);
+      if (base) in_memory_[base.node()] = UOp(n);
+    }
+  }
+  /// Null when the graph does not have it.
+  UOp find(const Tensor& t) const {
+    const UOp u = t.uop();
+    if (in_graph_.count(u.node())) return u;
+    const auto& impl = *t.impl();
+    if (!impl.storage) return {};
+    const auto it = in_memory_.find(impl.storage->state().node());
+    if (it == in_memory_.end()) return {};
+    const UOp& n = it->second;
+    if (n.shape() == impl.storage->state().shape()) {
+      const UOp view = apply_chain(impl.value, n);
+      if (in_graph_.count(view.node())) return view;
+    }
+    return n.shape() == t.shape() ? n : UOp();
+  }
+
+ private:
+  std::unordered_set<const Node*> in_graph_;
+  std::unordered_map<const Node*, UOp> in_memory_;
+};
+
 }  // namespace
 
 std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tensor& grad_out) const {
   const UOp seed = seed_of("gradient", *this, grad_out);
+  const UOp root = uop();
+  const GraphNodes graph(root);
   std::vector<UOp> nodes;
   for (const Tensor& t : targets) {
     WHIT_USER(t.is_floating_point(), Runtime, "[gradient] a target is {}; expected a float dtype", name(t.dtype()));
     WHIT_USER(!is_weak(t.dtype()), Runtime, "[gradient] a target is {}, which has no width", name(t.dtype()));
-    nodes.push_back(t.uop());
+    const UOp node = graph.find(t);
+    nodes.push_back(node ? node : t.uop());
   }
-  const std::vector<UOp> grads = gradients(uop(), seed, nodes);
+  const std::vector<UOp> grads = gradients(root, seed, nodes);
   std::vector<Tensor> out;
   for (size_t i = 0; i < grads.size(); ++i)
     out.push_back(
@@ -44,14 +80,14 @@ std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tens
 const Tensor& Tensor::backward(const Tensor& gradient) const {
   const UOp seed = seed_of("backward", *this, gradient), root = uop();
   // The live tensors whose values are in the graph.
-  std::unordered_set<const Node*> in_graph;
-  for (const Node* n : toposort(root)) in_graph.insert(n);
+  const GraphNodes graph(root);
   std::vector<Tensor> found;
   std::vector<UOp> nodes;
   for (Tensor& t : live_tensors()) {
     if (!is_float(t.dtype()) || is_weak(t.dtype())) continue;
-    const UOp u = t.uop();
-    if (!u->device || !in_graph.count(u.node())) continue;
+    if (!t.device()) continue;
+    const UOp u = graph.find(t);
+    if (!u) continue;
     nodes.push_back(u);
     found.push_back(std::move(t));
   }

@@ -127,6 +127,10 @@ TEST(TensorState, NothingIsLeftBehind) {
   const int64_t nodes = live_nodes();
   for (int i = 0; i < 20; ++i) x.assign(x * 2 + 1).realize();
   EXPECT_EQ(live_nodes(), nodes);
+  for (int i = 0; i < 3; ++i) Tensor::rand({4}).realize();
+  const int64_t with_counter = live_nodes();
+  for (int i = 0; i < 20; ++i) Tensor::rand({4}).realize();
+  EXPECT_EQ(live_nodes(), with_counter);
 }
 
 }  // namespace

@@ -194,6 +194,18 @@ TEST(Gradient, Backward) {
   expect_tensor(i.grad(), 1, {1});
 }
 
+TEST(Gradient, LeavesThatAreRealisedLater) {
+  const Tensor x = f32({1, 2, 3}, 3);
+  Tensor made = x * 2, filled = Tensor::ones({3});
+  const Tensor loss = (made * filled * x).sum();
+  EXPECT_EQ(loss.item(), 28);  // also runs the store into `filled`
+  made.realize();
+  loss.backward();
+  expect_tensor(made.grad(), 3, {1, 2, 3});
+  expect_tensor(filled.grad(), 3, {2, 8, 18});
+  expect_tensor(x.grad(), 3, {4, 8, 12});
+}
+
 TEST(Gradient, ThroughACall) {
   const Tensor x = f32({1, 2, 3}, 3), w = f32({2, 2, 2}, 3);
   const Tensor inputs[] = {x, w}, outputs[] = {(x * w).sin(), (x * x).sum()};
