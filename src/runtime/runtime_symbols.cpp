@@ -58,7 +58,8 @@ float double_to_half(double value) { return float_of(narrow(value, 10, -14, 15))
 float float_to_bfloat(float value) { return float_of(narrow(value, 7, -126, 127)); }
 float double_to_bfloat(double value) { return float_of(narrow(value, 7, -126, 127)); }
 
-// gcc narrows a comparison of widened halves to one of halves.
+// gcc joins conversions by way of float, and narrows a comparison of widened halves to one of halves.
+double half_to_double(float x) { return static_cast<double>(half_to_float(x)); }
 int64_t halves_differ(float x, float y) { return half_to_float(x) != half_to_float(y); }
 
 template <class R, class... A>
@@ -105,6 +106,7 @@ const Symbol kSymbols[] = {
     {"fma", address<double, double, double, double>(::fma)},
     {"fmaf", address<float, float, float, float>(::fmaf)},
     {"__extendhfsf2", address(half_to_float)},
+    {"__extendhfdf2", address(half_to_double)},
     {"__gnu_h2f_ieee", address(half_to_float)},
     {"__truncsfhf2", address(float_to_half)},
     {"__gnu_f2h_ieee", address(float_to_half)},
