@@ -6,6 +6,7 @@
 #include "codegen/loops.h"
 #include "codegen/optimize.h"
 #include "ir/build.h"
+#include "ir/verify.h"
 #include "render/renderer.h"
 
 namespace whit {
@@ -92,6 +93,7 @@ UOp lower_optimized(const UOp& sink, const Target& target, int64_t min_part) {
   UOp list = codegen::linearize(tree, p.variables, p.extent);
   const Caps& caps = renderer_by_name(target.renderer).caps;
   if (needs_decompose(list, caps)) list = decompose(list, caps);
+  verify_if_asked(list, Level::Program, "linearize and decompose");
   // The renderer places scratch memory and reads the variables: it decides.
   const KernelSignature signature = signature_of(list);
   p.scratch_bytes = signature.scratch_bytes;
@@ -100,10 +102,12 @@ UOp lower_optimized(const UOp& sink, const Target& target, int64_t min_part) {
 }
 
 UOp lower_kernel(const UOp& kernel, const Target& target) {
+  verify_if_asked(kernel, Level::Kernel, "scheduling");
   const UOp sink = widen_reduces(kernel);
   if (flag::NOOPT()) return lower_optimized(sink, target);
   int64_t min_part = 1;
   const UOp optimised = codegen::optimize(sink, target, &min_part);
+  verify_if_asked(optimised, Level::Kernel, "optimize");
   return lower_optimized(optimised, target, min_part);
 }
 

@@ -105,6 +105,9 @@ Value contiguous(const Value& v) {
   return out;
 }
 
+// Bytes of an element, as read_element sees it.
+int bytes_of(DType dtype) { return is_weak(dtype) ? 8 : n_bytes(dtype); }
+
 Value read_memory(DType dtype, const Shape& shape, const void* raw) {
   Value v = make_value(dtype, shape);
   for (size_t i = 0; i < v.data->size(); ++i)
@@ -198,7 +201,7 @@ Value elementwise(const Node* n, std::span<const Value> src) {
 
 Value bitcast(const Node* n, const Value& x) {
   const Value in = contiguous(x);
-  std::vector<std::byte> bytes(in.data->size() * static_cast<size_t>(n_bytes(x.dtype)));
+  std::vector<std::byte> bytes(in.data->size() * static_cast<size_t>(bytes_of(x.dtype)));
   for (size_t i = 0; i < in.data->size(); ++i)
     write_element(x.dtype, bytes.data(), static_cast<int64_t>(i), in.scalar(static_cast<int64_t>(i)));
   return read_memory(n->dtype, n->shape, bytes.data());
@@ -315,6 +318,8 @@ struct Frame {
   const Node* call = nullptr;
   int depth = 0;
   std::unordered_map<const Node*, Values> values{};
+  std::unordered_set<const Node*> bases{};  // computed values that have memory of their own, since they are stored into
+  std::unordered_map<const Node*, std::vector<std::byte>> own_memory{};
 };
 
 class Evaluator {
@@ -328,6 +333,8 @@ class Evaluator {
     for (const Node* n : order)
       for (const Node* s : n->src()) ++n_uses[s];
     for (const Node* root : roots) ++n_uses[root];
+    find_bases(frame, order);
+    for (const Node* base : frame.bases) ++n_uses[base];
     for (const Node* n : order) {
       frame.values[n] = evaluate(frame, n);
       for (const Node* s : n->src())
@@ -358,25 +365,60 @@ class Evaluator {
     return frame.call->src()[i];
   }
 
-  Target find_target(const Frame* frame, const Node* n) {
+  // One step from a view towards its memory, with the frame it leads to; the node itself where the memory is.
+  static const Node* step_down(Frame*& frame, const Node* n) {
+    if (frame->bases.contains(n)) return n;
+    if (n->op == Op::Param) {
+      const Node* bound = argument(*frame, n);
+      if (bound) frame = frame->caller;
+      return bound ? bound : n;
+    }
+    const bool moves = is_movement(n->op) && n->op != Op::Stack && n->op != Op::Pad && n->op != Op::Unwindow &&
+                       n->op != Op::Expand && n->op != Op::Window;
+    const bool same_width = n->op == Op::Bitcast && n_bytes(n->dtype) == n_bytes(n->src()[0]->dtype);
+    const bool passes = n->op == Op::After || n->op == Op::Detach || n->op == Op::ContiguousBackward;
+    return moves || same_width || passes ? n->src()[0] : n;
+  }
+
+  // What an AFTER of this frame speaks of and what is no memory already becomes memory of its own.
+  static void find_bases(Frame& frame, const NodeList& order) {
+    for (const Node* n : order) {
+      if (n->op != Op::After) continue;
+      const Node* x = n->src()[0];
+      while (x->op == Op::After) x = x->src()[0];
+      Frame* f = &frame;
+      const Node* root = x;
+      for (const Node* next = step_down(f, root); next != root; next = step_down(f, root)) root = next;
+      if (root->op != Op::Buffer && !(root->op == Op::Param && !f->caller) && !f->bases.contains(root))
+        frame.bases.insert(x);
+    }
+  }
+
+  // No memory: root is null.
+  Target find_target(Frame* frame, const Node* n) {
     std::vector<const Node*> views;
     for (;;) {
       const Node* const at = n;
-      if (n->op == Op::Param && argument(*frame, n)) {
-        n = argument(*frame, n);
-        frame = frame->caller;
-      } else if (n->op == Op::After || n->op == Op::Detach || n->op == Op::ContiguousBackward) {
-        n = n->src()[0];
-      } else if (is_movement(n->op) && n->op != Op::Stack && n->op != Op::Pad && n->op != Op::Unwindow) {
-        views.push_back(n);
-        n = n->src()[0];
-      } else if (n->op == Op::Bitcast && n_bytes(n->dtype) == n_bytes(n->src()[0]->dtype)) {
-        n = n->src()[0];
-      }
+      n = step_down(frame, n);
       if (n == at) break;
+      if (is_movement(at->op)) views.push_back(at);
     }
-    if (n->op != Op::Buffer && n->op != Op::Param) return {};
-    Target target{n, memory(n), make_value(DType::Int64, n->shape)};
+    Target target{n, nullptr, {}};
+    if (frame->bases.contains(n)) {
+      std::vector<std::byte>& own = frame->own_memory[n];
+      if (own.empty()) {
+        const Value v = contiguous(value(*frame, n));
+        own.resize(v.data->size() * static_cast<size_t>(bytes_of(n->dtype)) + 1);
+        for (size_t i = 0; i < v.data->size(); ++i)
+          write_element(n->dtype, own.data(), static_cast<int64_t>(i), v.scalar(static_cast<int64_t>(i)));
+      }
+      target.raw = own.data();
+    } else if (n->op == Op::Buffer || n->op == Op::Param) {
+      target.raw = memory(n);
+    } else {
+      return {};
+    }
+    target.positions = make_value(DType::Int64, n->shape);
     for (size_t i = 0; i < target.positions.data->size(); ++i) (*target.positions.data)[i].i = static_cast<int64_t>(i);
     for (size_t i = views.size(); i-- > 0;) target.positions = move(views[i], target.positions);
     return target;
@@ -385,7 +427,8 @@ class Evaluator {
   void store(Frame& frame, const Node* n) {
     const Node* view = n->src()[0];
     const Target target = find_target(&frame, view);
-    WHIT_CHECK(target.root, "STORE to {}, which is not a view of a BUFFER", name(view->op));
+    WHIT_CHECK(target.root, "STORE to {}, which is neither a view of a BUFFER nor what an AFTER stands for",
+               name(view->op));
     const Value& v = value(frame, n->src()[1]);
     WHIT_CHECK(v.shape.empty() || v.shape == view->shape, "STORE of {} to {}", v.shape.str(), view->shape.str());
     Walk to(target.positions), from(v, target.positions.shape);
@@ -526,7 +569,7 @@ std::vector<HostTensor> evaluate_tensor(std::span<const UOp> roots, const HostIn
     }
     HostTensor t{v.dtype, v.shape, {}};
     const int64_t numel = v.shape.numel();
-    t.bytes.resize(static_cast<size_t>(numel) * (is_weak(v.dtype) ? 8 : static_cast<size_t>(n_bytes(v.dtype))));
+    t.bytes.resize(static_cast<size_t>(numel) * static_cast<size_t>(bytes_of(v.dtype)));
     Walk walk(v);
     for (int64_t i = 0; i < numel; ++i, walk.next())
       write_element(v.dtype, t.bytes.data(), i, v.scalar(walk.position()));

@@ -17,5 +17,7 @@ std::string find_illegal(const UOp& root, Level level);
 
 /// errors: Internal, with the text of find_illegal and `where` it was found (the name of a pass)
 void verify(const UOp& root, Level level, std::string_view where);
+/// The same if the flag SPEC asks for it: what stands between passes.
+void verify_if_asked(const UOp& root, Level level, std::string_view where);
 
 }  // namespace whit

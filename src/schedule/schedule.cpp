@@ -9,6 +9,7 @@
 
 #include "base/flags.h"
 #include "ir/build.h"
+#include "ir/verify.h"
 #include "schedule/graph.h"
 #include "schedule/kernels.h"
 #include "schedule/memory_plan.h"
@@ -160,6 +161,7 @@ Cache& cache() {
 }  // namespace
 
 BoundSchedule make_schedule(std::span<const UOp> roots, uint16_t default_device) {
+  for (const UOp& root : roots) verify_if_asked(root, Level::Tensor, "building");
   const Graph g(prepare(roots));
   BoundSchedule bound;
   for (const Node* n : g.nodes)

@@ -117,6 +117,41 @@ TEST(IrInterpretState, StoresThroughViewsAreSeenByAfter) {
   EXPECT_EQ(data, (std::vector<int32_t>{7, 50, 3, 4, 20, 6}));
 }
 
+TEST(IrInterpretState, AComputedValueThatIsStoredIntoHasMemoryOfItsOwn) {
+  std::vector<int32_t> data{1, 2, 3, 4};
+  const UOp b = buffer(DType::Int32, 4, "REF");
+  HostInputs inputs;
+  inputs.memory[b.node()] = data.data();
+  const UOp x = b * constant(DType::Int32, 10);
+  const UOp put = store(shrink(x, Dims{1, 3}), shrink(b, Dims{0, 2}));
+  const UOp state = UOp::make(Op::After, DType::Int32, {x, put});
+  const UOp zeros = broadcast_scalar(constant(DType::Int32, 0), Dims{3});
+  const UOp later =
+      UOp::make(Op::After, DType::Int32, {zeros, store(shrink(zeros, Dims{2, 3}), constant(DType::Int32, 5))});
+  const UOp roots[] = {state, x, later, zeros};
+  const auto out = evaluate_tensor(roots, inputs);
+  EXPECT_EQ(values(out[0]), (Doubles{10, 1, 2, 40}));
+  EXPECT_EQ(values(out[1]), (Doubles{10, 20, 30, 40}));
+  EXPECT_EQ(values(out[2]), (Doubles{0, 0, 5}));
+  EXPECT_EQ(values(out[3]), (Doubles{0, 0, 0}));
+  EXPECT_EQ(data, (std::vector<int32_t>{1, 2, 3, 4}));
+}
+
+TEST(IrInterpretCall, ABodyStoresIntoItsArgument) {
+  // f(p) = AFTER(p, STORE(p, p + 1)): a BUFFER is changed, a computed argument is not.
+  const UOp p = dims_param(0, DType::Int32, {2});
+  const UOp body = UOp::make(Op::After, DType::Int32, {p, store(p, p + constant(DType::Int32, 1))});
+  std::vector<int32_t> data{1, 2};
+  const UOp b = buffer(DType::Int32, 2, "REF");
+  HostInputs inputs;
+  inputs.memory[b.node()] = data.data();
+  EXPECT_EQ(values(evaluate_tensor(UOp::make(Op::Call, DType::Int32, {body, b}), inputs)), (Doubles{2, 3}));
+  EXPECT_EQ(data, (std::vector<int32_t>{2, 3}));
+  const UOp twice = UOp::make(Op::Call, DType::Int32, {body, b + b});
+  EXPECT_EQ(values(evaluate_tensor(twice, inputs)), (Doubles{5, 7}));
+  EXPECT_EQ(data, (std::vector<int32_t>{2, 3}));
+}
+
 TEST(IrInterpretCall, BindsParamsInNestedFrames) {
   // inner(a) = a + a; outer(a, b) = (inner(b) - a, b); PARAM 0 means another thing in each body.
   const UOp a = dims_param(0, DType::Int32, {2}), b = dims_param(1, DType::Int32, {2});

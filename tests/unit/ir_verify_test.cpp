@@ -69,9 +69,14 @@ TEST(IrVerify, TensorOps) {
             "%1 = REDUCE int32 (%0) {\"sum\", 1}: its monoid must be add, mul, max or min [monoid] in a tensor graph");
   EXPECT_EQ(tensor("%0 = PARAM float32 [0, 2]\n%1 = GATHER float32 (%0, %0)"),
             "%1 = GATHER float32 (%0, %0): its second source must be integers [gather-index] in a tensor graph");
-  EXPECT_EQ(tensor("%0 = PARAM float32 [0, 1]\n%1 = EXPAND float32 (%0) [3]\n%2 = STORE void (%1, %1)"),
-            "%2 = STORE void (%1, %1): it must store into a view of a BUFFER or PARAM that holds no element twice "
-            "[store-target] in a tensor graph");
+  EXPECT_EQ(
+      tensor("%0 = PARAM float32 [0, 1]\n%1 = EXPAND float32 (%0) [3]\n%2 = STORE void (%1, %1)\n"
+             "%3 = AFTER float32 (%0, %2)"),
+      "%3 = AFTER float32 (%0, %2): its STOREs must go to views of it that hold no element twice [store-target] in a "
+      "tensor graph");
+  EXPECT_EQ(tensor("%0 = PARAM float32 [0, 1]\n%1 = EXPAND float32 (%0) [3]\n%2 = STORE void (%1, %1)\n"
+                   "%3 = AFTER float32 (%1, %2)"),
+            "");
   EXPECT_EQ(
       tensor("%0 = PARAM float32 [0, 3]\n%1 = CONST int32 1\n%2 = STORE void (%0, %1)"),
       "%2 = STORE void (%0, %1): the value must have the dtype and the shape of the view [store-value] in a tensor "
