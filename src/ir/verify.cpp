@@ -423,8 +423,9 @@ class OrderCheck {
     ++n_defined_[n];
     if (!defined_.empty()) defined_.back().push_back(n);
   }
-  // An address needs no place of its own, and an AFTER only orders.
+  // Leaves but loops are known everywhere, an address needs no place of its own, and an AFTER only orders.
   bool is_defined(const Node* n) {
+    if (info(n->op).group == OpGroup::Leaf && n->op != Op::Range) return true;
     if (const auto it = n_defined_.find(n); it != n_defined_.end() && it->second > 0) return true;
     if (n->op == Op::After) return is_defined(src(n, 0));
     return n->op == Op::Index && all_defined(n);
