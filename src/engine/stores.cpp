@@ -1,5 +1,7 @@
 #include "engine/stores.h"
 
+#include <algorithm>
+
 #include "engine/buffers.h"
 #include "ir/build.h"
 #include "schedule/graph.h"
@@ -94,13 +96,19 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   }
   std::vector<char> old(order.size(), 0);
   std::vector<const Node*> extra;
+  // A view that somebody holds needs only what it shows: an EXPAND may be a thousand times as large.
+  const auto add_extra = [&](const Node* n) {
+    while (is_view(n) && !is_realised(n)) n = n->src()[0];
+    if (is_realised(n) || root_nodes.contains(n) || std::find(extra.begin(), extra.end(), n) != extra.end()) return;
+    extra.push_back(n);
+  };
   for (size_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i];
     const bool shows_memory = base[i]->op == Op::Buffer && overwritten.contains(base[i]);
     if (n->op == Op::After && !is_realised(n)) {
       // A state that ends here and is held by somebody is a value to keep.
       old[i] = superseded[i];
-      if (superseded[i] && outside(n) && !root_nodes.contains(n)) extra.push_back(n);
+      if (superseded[i] && outside(n) && !root_nodes.contains(n)) add_extra(n);
       continue;
     }
     if (shows_memory) {
@@ -110,7 +118,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
     }
     if (is_realised(n) || n->op == Op::Store || n->dtype == DType::Void) continue;
     for (const Node* s : n->src()) old[i] |= old[number(s)];
-    if (old[i] && outside(n) && !root_nodes.contains(n)) extra.push_back(n);
+    if (old[i] && outside(n) && !root_nodes.contains(n)) add_extra(n);
   }
   // Handles from here on.
   for (const auto& [b, one] : keep) plan.kept.emplace_back(b);

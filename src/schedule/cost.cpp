@@ -5,6 +5,7 @@
 namespace whit::sched {
 namespace {
 
+constexpr float kLoad = 0.25F, kSpreadLoad = 0.05F;
 constexpr int32_t kManyNodes = 1 << 20, kManyLoads = 1 << 10;
 
 // Nanoseconds of one element in vector code, roughly.
@@ -59,19 +60,26 @@ std::vector<Cost> estimate_costs(const Graph& g, const std::vector<char>& in_mem
     c.ns = c.own_ns;
     c.n_nodes = 1;
     const auto src = g.src_of(i);
-    // The cost of a REDUCE is not that of its body: it has rules of its own.
     for (const int32_t s : src) {
       const Cost& d = cost[static_cast<size_t>(s)];
       if (leaf[static_cast<size_t>(s)]) {
         c.n_loads += 1;
         c.n_nodes += 1;
+        c.load_ns += kLoad;
       } else {
         c.ns = std::min(c.ns + d.ns, 1e9F);
+        c.load_ns = std::min(c.load_ns + d.load_ns, 1e6F);
         c.n_loads = std::min(c.n_loads + d.n_loads, kManyLoads);
         c.n_nodes = std::min(c.n_nodes + d.n_nodes, kManyNodes);
       }
     }
-    const bool costly = n_users[i] > 1 && (c.ns > 4 || c.n_loads > 4 || c.n_nodes > 64);
+    const double n_elems = static_cast<double>(std::max<int64_t>(1, n->shape.numel()));
+    if (n->op == Op::Expand && static_cast<double>(n->src()[0]->shape.numel()) * 8 <= n_elems)
+      c.load_ns = std::min(c.load_ns, kSpreadLoad * static_cast<float>(c.n_loads));
+    // What rangeify will decide, as far as it can be seen from here. The cost of a REDUCE is not that of its body.
+    const double again = (n_users[i] - 1.0) * (c.ns + std::max(0.0F, c.load_ns - kLoad));
+    const bool costly = n_users[i] > 1 && !is_movement(n->op) &&
+                        (again * n_elems > kLaunchNs + n_elems * kStoreLoadNs || c.n_loads > 8 || c.n_nodes > 64);
     leaf[i] = in_memory[i] || n->op == Op::Reduce || n->op == Op::Buffer || n->op == Op::After || costly;
   }
   return cost;

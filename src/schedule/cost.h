@@ -5,10 +5,14 @@
 namespace whit::sched {
 
 struct Cost {
-  float ns = 0;                      ///< of one element, down to what is in memory; loads not counted
+  float ns = 0;                      ///< of one element, down to what is in memory; without loads
   float own_ns = 0;                  ///< of the node alone
+  float load_ns = 0;                 ///< of the loads; less where an EXPAND spreads what is loaded
   int32_t n_loads = 0, n_nodes = 0;  ///< as a tree, saturated
 };
+
+/// A kernel more; a value written and read again (also when it would be used in one kernel only).
+inline constexpr double kLaunchNs = 2500, kStoreLoadNs = 0.8, kStoreLoadSameNestNs = 1.6;
 
 /// A cost a node. `in_memory` tells what is surely materialised; what is used more than once and not cheap is taken
 /// for materialised too, so costs stay local.

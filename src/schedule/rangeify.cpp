@@ -36,7 +36,7 @@ struct OpenNest {
   int32_t instance = -1;
   int64_t n_iterations = 1;
   int64_t next_range = 0;
-  int n_instances = 0, n_buffers = 0, n_reduces = 0, n_contractions = 0;
+  int n_instances = 0, n_buffers = 0, n_reduces = 0, n_contractions = 0;  // reduces: without those of UNWINDOW
   int32_t scope = -1;
   std::vector<UOp> ranges{};
 };
@@ -261,9 +261,6 @@ class Rangeify {
     return d;
   }
 
-  // Costs in nanoseconds; what matters is their proportion.
-  static constexpr double kLaunch = 2500, kStoreLoad = 0.8, kStoreLoadSameNest = 1.6;
-
   bool should_materialise(int32_t i) {
     const Node* n = node(i);
     if (n->dtype == DType::Void || n->shape.numel() <= 0 || is_weak(n->dtype)) return false;
@@ -286,8 +283,9 @@ class Rangeify {
       if (nest.n_buffers >= limits_.max_buffers - 3 && c.n_loads > 1) return true;
     }
     if (d.evaluations <= n_elems) return false;
-    const double cost = c.ns + 0.25 * std::max(0, c.n_loads - 1);
-    return (d.evaluations - n_elems) * cost > kLaunch + n_elems * (d.one_nest ? kStoreLoadSameNest : kStoreLoad);
+    // The load that reads it from memory instead is saved.
+    const double cost = c.ns + std::max(0.0F, c.load_ns - 0.25F);
+    return (d.evaluations - n_elems) * cost > kLaunchNs + n_elems * (d.one_nest ? kStoreLoadSameNestNs : kStoreLoadNs);
   }
 
   bool should_materialise_reduce(int32_t i, const Demand& d, double n_elems) {
@@ -301,18 +299,18 @@ class Rangeify {
         n_reduced * (costs_[static_cast<size_t>(body)].ns + 0.1 + 0.15 * costs_[static_cast<size_t>(body)].n_loads);
     if (contraction) {
       if (d.n_instances > 1) return true;
-      if (scope.unwindow && nest.n_contractions == 0) return d.evaluations > 2 * n_elems;
+      if (scope.unwindow && nest.n_contractions + nest.n_reduces == 0) return d.evaluations > 2 * n_elems;
       return d.first->scope != nest.scope || d.evaluations > n_elems || nest.n_contractions + nest.n_reduces > 0;
     }
     if (d.n_instances > 1 || d.evaluations > n_elems) {
       if (d.n_instances > 4 || nest.n_contractions > 0) return true;
-      return (d.evaluations - n_elems) * cost > kLaunch;
+      return (d.evaluations - n_elems) * cost > kLaunchNs;
     }
     if (nest.n_contractions > 0 && d.first->scope == nest.scope) return true;
     if (scopes_[static_cast<size_t>(d.first->scope)].contraction) return true;
     // Few rows: each would be reduced by one thread.
     const bool epilogue = static_cast<double>(nest.n_iterations) <= n_elems;
-    return !epilogue && n_elems < 16 && n_elems * cost > 4 * kLaunch;
+    return !epilogue && n_elems < 16 && n_elems * cost > 4 * kLaunchNs;
   }
 
   // ---- backward
@@ -566,7 +564,6 @@ class Rangeify {
             scope = add_scope(in.scope, innermost_of(in), false, true);
             scopes_.back().ranges.push_back(j);
             own.push_back(j);
-            ++nests_[static_cast<size_t>(in.nest)].n_reduces;
           }
           index.back() = j;
           const UOp shifted = add_index(at[axis], mul_index(j, -dilation));
