@@ -5,7 +5,7 @@
 namespace whit::sched {
 namespace {
 
-constexpr float kLoad = 0.25F, kSpreadLoad = 0.05F;
+constexpr float kLoad = 0.25F, kSpreadLoad = 0.05F, kSpread = 0.05F;
 constexpr int32_t kManyNodes = 1 << 20, kManyLoads = 1 << 10;
 
 // Nanoseconds of one element in vector code, roughly.
@@ -74,8 +74,11 @@ std::vector<Cost> estimate_costs(const Graph& g, const std::vector<char>& in_mem
       }
     }
     const double n_elems = static_cast<double>(std::max<int64_t>(1, n->shape.numel()));
-    if (n->op == Op::Expand && static_cast<double>(n->src()[0]->shape.numel()) * 8 <= n_elems)
+    // What is spread is computed once for many elements: rangeify materialises it where it would not be.
+    if (n->op == Op::Expand && static_cast<double>(n->src()[0]->shape.numel()) * 8 <= n_elems) {
       c.load_ns = std::min(c.load_ns, kSpreadLoad * static_cast<float>(c.n_loads));
+      c.ns *= kSpread;
+    }
     // What rangeify will decide, as far as it can be seen from here. The cost of a REDUCE is not that of its body.
     const double again = (n_users[i] - 1.0) * (c.ns + std::max(0.0F, c.load_ns - kLoad));
     const bool costly = n_users[i] > 1 && !is_movement(n->op) &&

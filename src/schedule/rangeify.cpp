@@ -39,6 +39,12 @@ struct OpenNest {
   int n_instances = 0, n_buffers = 0, n_reduces = 0, n_contractions = 0;  // reduces: without those of UNWINDOW
   int32_t scope = -1;
   std::vector<UOp> ranges{};
+  UOp store_index{}, inside{};  // with a halo: where the value goes, and where it is not zero
+};
+
+// A materialised value with zeros around it, so that windows that reach over its edge need no gate.
+struct Halo {
+  Dims before{}, dims{};
 };
 
 struct StateStore {
@@ -54,6 +60,7 @@ class Rangeify {
   NestGraph run() {
     find_memory();
     costs_ = estimate_costs(g_, in_memory_);
+    find_structure();
     first_instance_.assign(g_.size(), -1);
     own_nest_.assign(g_.size(), -1);
     for (size_t i = g_.size(); i-- > 0;) visit(static_cast<int32_t>(i));
@@ -151,6 +158,31 @@ class Rangeify {
       VirtualBuffer& memory = out_.buffers[static_cast<size_t>(v.memory)];
       if (memory.kind == VirtualBuffer::Kind::Temp) memory.kind = VirtualBuffer::Kind::Output;
       out_.root_buffer.push_back(b);
+    }
+  }
+
+  void find_structure() {
+    std::vector<uint32_t> n_users(g_.size(), 0);
+    for (const int32_t s : g_.src) ++n_users[static_cast<size_t>(s)];
+    over_contraction_.assign(g_.size(), 0);
+    for (size_t k = 0; k < g_.size(); ++k) {
+      const int32_t i = static_cast<int32_t>(k);
+      const Node* n = node(i);
+      if (n->op == Op::Reduce) {
+        over_contraction_[k] = is_contraction(g_, i);
+      } else if (is_elementwise(n->op) || is_view(n)) {
+        for (const int32_t s : g_.src_of(k))
+          if (n_users[static_cast<size_t>(s)] == 1 && !in_memory_[static_cast<size_t>(s)])
+            over_contraction_[k] |= over_contraction_[static_cast<size_t>(s)];
+      }
+      // r = WHERE(x < c, 0, x) with c > 0: then x < c exactly where r < c, so that who needs the condition can take r.
+      if (n->op == Op::Where && n->src()[0]->op == Op::CmpLt) {
+        const Node* c = n->src()[0];
+        const UOp bound(c->src()[1]), zero(n->src()[1]);
+        if (c->src()[0] == n->src()[2] && bound.is_const() && is_float(bound.dtype()) && bound.arg().to_double() > 0 &&
+            zero.is_const() && zero.arg().to_double() == 0)
+          relu_of_[src(i, 0)] = i;
+      }
     }
   }
 
@@ -306,7 +338,9 @@ class Rangeify {
       if (d.n_instances > 4 || nest.n_contractions > 0) return true;
       return (d.evaluations - n_elems) * cost > kLaunchNs;
     }
-    if (nest.n_contractions > 0 && d.first->scope == nest.scope) return true;
+    // Beside a contraction there is no other reduce, now or later.
+    const bool beside = nest.node != i && over_contraction_[static_cast<size_t>(nest.node)];
+    if ((nest.n_contractions > 0 || beside) && d.first->scope == nest.scope) return true;
     if (scopes_[static_cast<size_t>(d.first->scope)].contraction) return true;
     // Few rows: each would be reduced by one thread.
     const bool epilogue = static_cast<double>(nest.n_iterations) <= n_elems;
@@ -325,7 +359,8 @@ class Rangeify {
       return;
     }
     if (n->op == Op::Scatter) return visit_scatter(i);
-    if (in_memory_[k] || should_materialise(i)) {
+    const bool was_in_memory = in_memory_[k];
+    if (was_in_memory || should_materialise(i)) {
       materialise(i);
       count_loads(i);
       if (n->op == Op::Copy) {
@@ -333,29 +368,58 @@ class Rangeify {
         return;
       }
       Index index;
-      const int32_t nest = open_nest(i, n->shape, index);
+      UOp store_index, inside;
+      const Halo* halo = was_in_memory ? nullptr : find_halo(i);
+      const int32_t nest = open_nest(i, halo ? Shape(halo->dims) : n->shape, index);
       own_nest_[k] = nest;
-      nests_[static_cast<size_t>(nest)].instance = push_own(i, nest, index);
-      expand(nests_[static_cast<size_t>(nest)].instance);
+      if (halo) {
+        out_.buffers[static_cast<size_t>(out_.buffer_of[k])].n_elems = Shape(halo->dims).numel();
+        store_index = flatten(index, halo->dims);
+        for (size_t a = 0; a < index.size(); ++a) {
+          index[a] = add_index(index[a], -halo->before[a]);
+          inside = and_gate(inside, in_range(index[a], 0, n->shape[a]));
+        }
+        nests_[static_cast<size_t>(nest)].store_index = store_index;
+        nests_[static_cast<size_t>(nest)].inside = inside;
+      }
+      const int32_t own = push_own(i, nest, index, inside);
+      nests_[static_cast<size_t>(nest)].instance = own;
+      expand(own);
       return;
     }
     for (int32_t in = first_instance_[k]; in >= 0; in = instances_[static_cast<size_t>(in)].next) expand(in);
   }
 
   // The instance in which a materialised node is computed. It is not found by want(): users load.
-  int32_t push_own(int32_t i, int32_t nest, std::span<const UOp> index) {
+  int32_t push_own(int32_t i, int32_t nest, std::span<const UOp> index, const UOp& gate) {
     const int32_t k = static_cast<int32_t>(instances_.size());
-    instances_.push_back({i,
-                          nest,
-                          nests_[static_cast<size_t>(nest)].scope,
-                          first_instance_[static_cast<size_t>(i)],
-                          intern(index),
-                          0,
-                          {},
-                          {},
-                          {}});
-    first_instance_[static_cast<size_t>(i)] = k;
+    int32_t& first = first_instance_[static_cast<size_t>(i)];
+    instances_.push_back({i, nest, nests_[static_cast<size_t>(nest)].scope, first, intern(index), 0, gate, {}, {}});
+    first = k;
     return k;
+  }
+
+  // Zeros around a value that the windows of a contraction read beyond its edges; null when that does not pay.
+  const Halo* find_halo(int32_t i) {
+    const Shape& shape = node(i)->shape;
+    Halo h{Dims(shape.size(), 0), Dims(shape.begin(), shape.end())};
+    Dims after(shape.size(), 0);
+    bool pays = false;
+    for (int32_t k = first_instance_[static_cast<size_t>(i)]; k >= 0; k = instances_[static_cast<size_t>(k)].next) {
+      const Instance& in = instances_[static_cast<size_t>(k)];
+      const auto at = index_of(in);
+      for (size_t a = 0; a < shape.size(); ++a) {
+        const int64_t lo = at[a].vmin(), hi = at[a].vmax();
+        if (lo < -shape[a] || hi > 2 * shape[a]) return nullptr;
+        if ((lo < 0 || hi >= shape[a]) && in.gate && scopes_[static_cast<size_t>(in.scope)].contraction) pays = true;
+        h.before[a] = std::max(h.before[a], -lo);
+        after[a] = std::max(after[a], hi - shape[a] + 1);
+      }
+    }
+    if (!pays) return nullptr;
+    for (size_t a = 0; a < shape.size(); ++a) h.dims[a] += h.before[a] + after[a];
+    if (Shape(h.dims).numel() > kMaxHalo * shape.numel()) return nullptr;
+    return &(halos_[i] = std::move(h));
   }
 
   void count_loads(int32_t i) {
@@ -493,6 +557,18 @@ class Rangeify {
   void expand(int32_t k) {
     const Instance in = instances_[static_cast<size_t>(k)];
     const Node* n = node(in.node);
+    if (n->op == Op::CmpLt) {
+      const auto r = relu_of_.find(in.node);
+      if (r != relu_of_.end() && own_nest_[static_cast<size_t>(r->second)] >= 0 &&
+          own_nest_[static_cast<size_t>(r->second)] != in.nest) {
+        Instance other = in;
+        other.node = r->second;
+        const UOp l = loaded(other, out_.buffer_of[static_cast<size_t>(r->second)]);
+        instances_[static_cast<size_t>(k)].own.push_back(l);
+        ++nests_[static_cast<size_t>(in.nest)].n_buffers;
+        return;
+      }
+    }
     SmallVec<int32_t, 4> wanted;
     SmallVec<UOp, 2> own;
     const Index at(index_of(in).begin(), index_of(in).end());
@@ -653,10 +729,22 @@ class Rangeify {
     return load(index(param(buffer, b.dtype, n), flat, gate));
   }
 
-  UOp loaded(const Instance& in, int32_t buffer) const {
+  UOp loaded(const Instance& in, int32_t buffer) {
     const Node* n = node(in.node);
     const auto at = index_of(in);
     UOp gate;
+    if (const auto h = halos_.find(in.node); h != halos_.end()) {
+      Index shifted;
+      UOp inside;
+      for (size_t a = 0; a < at.size(); ++a) {
+        shifted.push_back(add_index(at[a], h->second.before[a]));
+        if (shifted[a].vmin() < 0 || shifted[a].vmax() >= h->second.dims[a]) gate = in.gate;
+        inside = and_gate(inside, in_range(at[a], 0, n->shape[a]));
+      }
+      const UOp l = load_from(buffer, flatten(shifted, h->second.dims), gate);
+      if (inside) zero_where_not_[l.node()] = inside;
+      return l;
+    }
     for (size_t a = 0; a < at.size() && !gate; ++a)
       if (at[a].vmin() < 0 || at[a].vmax() >= n->shape[a]) gate = in.gate;
     const auto copy = copies_.find(in.node);
@@ -664,17 +752,29 @@ class Rangeify {
     return load_from(buffer, n->op == Op::After ? flat_index(in.node, at) : flatten(at, n->shape), gate);
   }
 
-  // x where `inside` holds, else 0; a load that is gated by it is that already.
-  static UOp zero_outside(const UOp& x, const UOp& inside) {
-    if (!inside) return x;
-    if (x.is_const() && !x.arg().is_invalid() && scalar_of(x).as_double() == 0) return x;
-    const Node* l = x.node();
-    while (l->op == Op::Cast) l = l->src()[0];
-    if (l->op == Op::Load && l->src()[0]->n_src > 2 && gate_implies(UOp(l->src()[0]->src()[2]), inside)) return x;
+  // Is x zero where `inside` does not hold? A load that is gated by it is, one from a halo, and a product of such (a
+  // factor that is not finite makes NaN there, as the product with a zero of padding does).
+  bool is_zero_outside(const Node* x, const UOp& inside) const {
+    while (x->op == Op::Cast) x = x->src()[0];
+    if (x->op == Op::Const) return !x->arg.is_invalid() && scalar_of(UOp(x)).as_double() == 0;
+    if (x->op == Op::Mul && is_float(x->dtype))
+      return is_halo_load(x->src()[0], inside) || is_halo_load(x->src()[1], inside);
+    if (x->op != Op::Load) return false;
+    return (x->src()[0]->n_src > 2 && gate_implies(UOp(x->src()[0]->src()[2]), inside)) || is_halo_load(x, inside);
+  }
+  bool is_halo_load(const Node* x, const UOp& inside) const {
+    while (x->op == Op::Cast) x = x->src()[0];
+    const auto it = zero_where_not_.find(x);
+    return it != zero_where_not_.end() && gate_implies(it->second, inside);
+  }
+
+  // x where `inside` holds, else 0.
+  UOp zero_outside(const UOp& x, const UOp& inside) const {
+    if (!inside || is_zero_outside(x.node(), inside)) return x;
     return where(inside, x, constant(x.dtype(), 0));
   }
 
-  UOp value_of(const Instance& in) const {
+  UOp value_of(const Instance& in) {
     const Node* n = node(in.node);
     const int32_t buffer = out_.buffer_of[static_cast<size_t>(in.node)];
     const int32_t own = own_nest_[static_cast<size_t>(in.node)];
@@ -705,10 +805,14 @@ class Rangeify {
       case Op::Reduce:
         return reduce_value(source_value(in, 0), n->arg.at(0).as_str(), in.own);
       case Op::Unwindow: {
-        const UOp x = zero_outside(source_value(in, 0), in.own.back());
-        if (in.own.size() == 1) return x;
+        const UOp x = source_value(in, 0), inside = in.own.back();
+        if (in.own.size() == 1) return zero_outside(x, inside);
         const UOp j[] = {in.own[0]};
-        return unwindow_value(x, j);
+        if (!inside || !is_sum(x)) return reduce_value(zero_outside(x, inside), "add", j);
+        // The condition goes inside of the sum, so that there is one sum.
+        SmallVec<UOp, 6> all(j, j + 1);
+        for (size_t r = 1; r < x.n_src(); ++r) all.push_back(x.src(r));
+        return reduce(zero_outside(x.src(0), inside), "add", all);
       }
       case Op::Stack: {
         if (at[0].is_const()) return source_value(in, 0);
@@ -719,6 +823,9 @@ class Rangeify {
       }
       case Op::Bitcast:
         return bitcast_value(n, in);
+      case Op::CmpLt:
+        if (!in.own.empty()) return lt(in.own[0], UOp(n->src()[1]));
+        [[fallthrough]];
       default: {
         SmallVec<UOp, 3> s;
         for (size_t k = 0; k < n->n_src; ++k) s.push_back(source_value(in, k));
@@ -736,16 +843,7 @@ class Rangeify {
     return reduce(x.src(0), monoid, all);
   }
 
-  // sum over j of (valid ? sum over k of x : 0): the condition goes inside, so that there is one sum.
-  static UOp unwindow_value(const UOp& x, std::span<const UOp> j) {
-    if (x.op() == Op::Where && x.src(1).op() == Op::Reduce && x.src(1).arg().at(0).as_str() == "add") {
-      const UOp inner = x.src(1);
-      SmallVec<UOp, 6> all(j.begin(), j.end());
-      for (size_t i = 1; i < inner.n_src(); ++i) all.push_back(inner.src(i));
-      return reduce(zero_outside(inner.src(0), x.src(0)), "add", all);
-    }
-    return reduce_value(x, "add", j);
-  }
+  static bool is_sum(const UOp& x) { return x.op() == Op::Reduce && x.arg().at(0).as_str() == "add"; }
 
   static DType uint_of(int n) {
     return n == 1 ? DType::UInt8 : n == 2 ? DType::UInt16 : n == 4 ? DType::UInt32 : DType::UInt64;
@@ -805,9 +903,9 @@ class Rangeify {
       }
       const Instance& in = instances_[static_cast<size_t>(open.instance)];
       nest.stores.push_back({out_.buffer_of[static_cast<size_t>(open.node)],
-                             flatten(index_of(in), node(open.node)->shape),
+                             open.store_index ? open.store_index : flatten(index_of(in), node(open.node)->shape),
                              {},
-                             in.value});
+                             zero_outside(in.value, open.inside)});
     }
     for (const StateStore& s : state_stores_) {
       Nest& nest = out_.nests[static_cast<size_t>(place[static_cast<size_t>(s.nest)])];
@@ -873,6 +971,7 @@ class Rangeify {
   }
 
   static constexpr int32_t kCopyNest = -2;
+  static constexpr int64_t kMaxHalo = 3;  // times the elements
 
   const Graph& g_;
   const Forced& forced_;
@@ -889,6 +988,10 @@ class Rangeify {
   std::vector<StateStore> state_stores_{};
   std::vector<int32_t> scatter_adds_{}, has_stand_ins_{};
   std::unordered_map<int32_t, int32_t> copies_{};
+  std::vector<char> over_contraction_{};            // by node: elementwise over one that nobody else uses
+  std::unordered_map<int32_t, int32_t> relu_of_{};  // condition -> WHERE
+  std::unordered_map<int32_t, Halo> halos_{};
+  std::unordered_map<const Node*, UOp> zero_where_not_{};  // loads from halos
   std::vector<Index> index_pool_{};
   std::unordered_map<uint64_t, SmallVec<uint32_t, 1>> index_ids_{};
   std::unordered_map<InstanceKey, int32_t, InstanceKeyHash> instance_ids_{};
