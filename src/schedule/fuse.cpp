@@ -4,7 +4,8 @@
 // element what the other one writes" means: loads it at the very INDEX that the other one stores to. Three passes:
 //   1. a nest joins the one that reads its result at its own index; the load becomes the value, and when nobody else
 //      reads the buffer its store goes too;
-//   2. elementwise nests over equal loops that read the same buffer at the same index join, so that it is read once;
+//   2. nests over equal loops that read the same buffer at the same index join, so that it is read once: elementwise
+//      ones, and reduces over equal ranges (sums of dy and of dy*x);
 //   3. small nests that depend on each other in no way share a launch (updates of parameters).
 //
 // Requirements: (1) no cycle: pass 1 and 2 search for a path through a third kernel, within a budget, and give up beyond
@@ -225,6 +226,28 @@ class Fuser {
     return true;
   }
 
+  // Does a load of `buffer` stand in both, at the same index, under all loops of a reduce?
+  static bool share_reduced_load(const Nest& a, const Nest& b, int32_t buffer) {
+    const auto loads = [&](const Nest& n) {
+      std::vector<const Node*> found;
+      NodeIndex seen;
+      std::vector<UOp> roots;
+      for (const NestStore& s : n.stores) roots.push_back(s.value);
+      for (const Node* u : collect(roots, seen))
+        if (u->op == Op::Index && u->src()[0]->op == Op::Param && u->src()[0]->arg.int_at(0) == buffer)
+          found.push_back(u);
+      return found;
+    };
+    const auto la = loads(a), lb = loads(b);
+    for (const Node* u : la) {
+      if (std::find(lb.begin(), lb.end(), u) == lb.end() || !u->range_set) continue;
+      __int128 n = 1;
+      for (const Node* r : u->range_set->nodes) n *= range_size(r);
+      if (n == a.n_iterations && n == b.n_iterations) return true;
+    }
+    return false;
+  }
+
   // Pass 2.
   void join_readers(size_t buffer) {
     int32_t last = -1;
@@ -234,8 +257,10 @@ class Fuser {
     readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
     if (readers.size() > 64) return;
     for (const int32_t k : readers) {
-      if (!plain(k) || !elementwise(nest(k))) continue;
-      if (last >= 0 && nest(last).ranges == nest(k).ranges && kernel(last).device == kernel(k).device &&
+      if (!plain(k) || nest(k).has_contraction) continue;
+      if (last >= 0 && nest(last).has_reduce == nest(k).has_reduce &&
+          (!nest(k).has_reduce || share_reduced_load(nest(last), nest(k), static_cast<int32_t>(buffer))) &&
+          nest(last).ranges == nest(k).ranges && kernel(last).device == kernel(k).device &&
           !too_large(nest(last), nest(k)) && !has_detour(last, k) && !has_detour(k, last) && !direct(last, k) &&
           !direct(k, last)) {
         Nest joined = nest(k);

@@ -25,11 +25,22 @@ std::vector<UOp> roots_of(const Nest& nest) {
   return roots;
 }
 
+// A sum of products whose factors each lack a range of the product.
+bool is_contraction_value(const Node* reduce) {
+  const Node* m = reduce->src()[0];
+  while (m->op == Op::Cast) m = m->src()[0];
+  if (m->op != Op::Mul || reduce->arg.at(0).as_str() != "add" || !m->range_set) return false;
+  const auto lacks = [&](const Node* x) {
+    return !x->range_set || x->range_set->nodes.size() < m->range_set->nodes.size();
+  };
+  return lacks(m->src()[0]) && lacks(m->src()[1]);
+}
+
 }  // namespace
 
 void describe_nest(Nest& nest) {
   nest.reads.clear();
-  nest.has_reduce = nest.has_loop = false;
+  nest.has_reduce = nest.has_loop = nest.has_contraction = false;
   nest.n_iterations = 1;
   const auto iterations = [&](std::span<const Node* const> ranges) {
     __int128 t = 1;
@@ -43,6 +54,7 @@ void describe_nest(Nest& nest) {
     if (n->op == Op::Param) nest.reads.push_back(static_cast<int32_t>(n->arg.int_at(0)));
     if (n->op == Op::Reduce) {
       nest.has_reduce = true;
+      nest.has_contraction |= is_contraction_value(n);
       iterations(UOp(n->src()[0]).ranges());
     }
   }

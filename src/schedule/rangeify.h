@@ -45,7 +45,7 @@ struct NestStore {
 struct Nest {
   uint16_t device = 0;
   bool is_copy = false;  ///< a transfer between devices: store.buffer from copy_from
-  bool has_reduce = false, has_loop = false;
+  bool has_reduce = false, has_loop = false, has_contraction = false;
   int32_t copy_from = -1;
   int32_t n_nodes = 0;
   int64_t n_iterations = 1;  ///< of the longest loop nest in it

@@ -148,6 +148,40 @@ TEST(ScheduleFusion, a_batch_norm_does_not_compute_its_mean_for_each_pixel) {
   EXPECT_LE(check(y, 1e-4), 5);
 }
 
+TEST(ScheduleFusion, sums_over_one_tensor_are_one_kernel) {
+  const UOp dy = input({64, 8, 128}), x = input({64, 8, 128}, "REF", DType::Float32, 2);
+  EXPECT_EQ(check({sum(dy, {0, 2}), sum(dy * x, {0, 2}), sum(dy, {0})}), 2);
+}
+
+TEST(ScheduleFusion, relu_keeps_one_tensor) {
+  const UOp z = matmul(input({128, 64}), input({64, 128}));
+  const UOp tiny = cst(1e-45, z), zero = cst(0, z);
+  const UOp r = where(lt(z, tiny), zero, z);
+  const UOp y = matmul(r, input({128, 64}));
+  const UOp g = matmul(input({128, 64}), input({64, 128}));
+  const UOp dz = where(lt(z, tiny), zero, g);
+  const auto s = engine::schedule(std::vector<UOp>{y, dz});
+  EXPECT_EQ(s.schedule->stats.n_kernels, 3);
+  EXPECT_EQ(s.schedule->stats.temp_bytes, 128 * 128 * 4);
+  check({y, dz}, 1e-5);
+}
+
+TEST(ScheduleFusion, windows_over_the_edge_read_a_halo) {
+  // The data gradient of a convolution.
+  const UOp dy = relu(input({8, 16, 12, 12})), w = input({16, 8, 3, 3});
+  const UOp a = ex(rs(dy, {8, 16, 1, 12, 12, 1, 1}), {8, 16, 8, 12, 12, 3, 3});
+  const UOp b = ex(rs(w, {1, 16, 8, 1, 1, 3, 3}), {8, 16, 8, 12, 12, 3, 3});
+  const UOp col = rs(sum(a * b, {1}), {8, 8, 12, 12, 3, 3});
+  const UOp dx = unwindow(unwindow(col, 3, 14, 1, 1), 2, 14, 1, 1);
+  const auto s = engine::schedule(std::vector<UOp>{dx});
+  ASSERT_EQ(s.schedule->calls.size(), 2u);
+  for (const Node* n : toposort(s.schedule->calls[1].kernel)) {
+    EXPECT_FALSE(n->op == Op::Index && n->n_src > 2);
+    EXPECT_NE(n->op, Op::Where);
+  }
+  check(dx, 1e-5);
+}
+
 TEST(ScheduleFusion, a_deep_chain_is_cut) {
   UOp x = input({4});
   for (int i = 0; i < 100000; ++i) x = x + cst(1, x);
