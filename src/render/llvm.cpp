@@ -35,6 +35,18 @@ constexpr const char* kRemainder =
     "{d}.rem = srem {t} {0}, {d}.den\n"
     "{d} = select {b} {d}.zero, {t} {0}, {t} {d}.rem";
 
+// {1} is 2^63, {2} its negative. Written out, because llvm.fptosi.sat is slow for vectors.
+constexpr const char* kToInt64 =
+    "{d}.low = fcmp oge {t} {0}, {2}\n"
+    "{d}.high = fcmp oge {t} {0}, {1}\n"
+    "{d}.in = fcmp olt {t} {0}, {1}\n"
+    "{d}.both = and {b} {d}.low, {d}.in\n"
+    "{d}.safe = select {b} {d}.both, {t} {0}, {t} {k0}\n"
+    "{d}.int = fptosi {t} {d}.safe to {i64}\n"
+    "{d}.some = select {b} {d}.high, {i64} {most}, {i64} {d}.int\n"
+    "{d}.under = fcmp olt {t} {0}, {2}\n"
+    "{d} = select {b} {d}.under, {i64} {least}, {i64} {d}.some";
+
 constexpr TextRow kRows[] = {
     {Op::Neg, kFloat, nullptr, "{d} = fneg {t} {0}"},
     {Op::Neg, kInt, nullptr, "{d} = sub {t} {k0}, {0}"},
@@ -183,6 +195,9 @@ struct RowText final : Filler {
     if (key == "s") return suffix_of(dtype, lanes);
     if (key == "width") return number(dtype, lanes, bit_width(dtype));
     if (key == "width-1") return number(dtype, lanes, bit_width(dtype) - 1);
+    if (key == "i64") return type_of(DType::Int64, lanes);
+    if (key == "most") return number(DType::Int64, lanes, INT64_MAX);
+    if (key == "least") return number(DType::Int64, lanes, INT64_MIN);
     if (key == "k0") return number(dtype, lanes, 0);
     if (key == "k1") return number(dtype, lanes, 1);
     if (key == "k-1") return number(dtype, lanes, -1);
@@ -576,8 +591,17 @@ class Writer {
       return line_into("{} {} {} to {}", is_unsigned(from) || from == DType::Bool ? "uitofp" : "sitofp", type, v,
                        result);
     if (from_float) {
-      const std::string wide = line_into("call {} @llvm.fptosi.sat.{}.{}({} {})", type_of(DType::Int64, lanes),
-                                         suffix_of(DType::Int64, lanes), suffix_of(from, lanes), type, v);
+      RowText text;
+      text.dest = fresh("v");
+      text.dtype = from;
+      text.lanes = lanes;
+      text.operand[0] = v;
+      const double limit = 0x1p63;
+      const uint64_t bits = std::bit_cast<uint64_t>(limit);  // floats are written as doubles
+      text.operand[1] = splat(from, lanes, fmt::format("0x{:016X}", bits));
+      text.operand[2] = splat(from, lanes, fmt::format("0x{:016X}", bits | uint64_t{1} << 63));
+      lines(expand(kToInt64, text));
+      const std::string wide = text.dest;
       return cast_value(DType::Int64, to, lanes, wide);
     }
     if (bit_width(from) == bit_width(to)) return v;

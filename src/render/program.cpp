@@ -168,6 +168,8 @@ bool divisor_is_safe(const Node* n) {
 bool shift_is_in_range(const Node* n) {
   const Node* y = n->src()[1];
   const int64_t width = bit_width(y->dtype);
+  // A uint64 has no bounds of its own, but the narrower number that it was has.
+  if (y->dtype == DType::UInt64 && y->op == Op::Cast && is_int(y->src()[0]->dtype)) y = y->src()[0];
   if (y->dtype == DType::UInt64) return y->op == Op::Const && y->arg.to_int() >= 0 && y->arg.to_int() < width;
   return y->vmin >= 0 && y->vmax < width;
 }

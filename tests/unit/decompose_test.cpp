@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <random>
 
 #include "ir/eval.h"
@@ -177,6 +178,55 @@ TEST(Decompose, WideFloats) {
     for (const Op op : {Op::Exp2, Op::Log2, Op::Sin}) cases.push_back({op, dt, dt, 1, 1});
     for (const DType narrow : kNarrow) cases.push_back({Op::Cast, dt, narrow, 1});
     check(cases);
+  }
+}
+
+// What the front end writes for e^x, the logistic function and the cosine is known by its form.
+TEST(Decompose, FormsOfTheFrontEnd) {
+  struct Form {
+    const char* name;
+    UOp (*build)(const UOp& x);
+    double (*exact)(double x);
+    double max_ulp;
+  };
+  static const Form kForms[] = {
+      {"exp", [](const UOp& x) { return alu(Op::Exp2, {x * const_like(x, std::numbers::log2e)}); },
+       [](double x) { return std::exp(x); }, 1.1},
+      {"exp of -x", [](const UOp& x) { return alu(Op::Exp2, {x * const_like(x, -std::numbers::log2e)}); },
+       [](double x) { return std::exp(-x); }, 1.1},
+      {"logistic",
+       [](const UOp& x) {
+         const UOp e = alu(Op::Exp2, {x * const_like(x, -std::numbers::log2e)});
+         return alu(Op::Recip, {e + const_like(x, 1.0)});
+       },
+       [](double x) { return 1 / (1 + std::exp(-x)); }, 2},
+      {"cos",
+       [](const UOp& x) {
+         const UOp s = alu(Op::Sin, {x * const_like(x, 0.5)});
+         return const_like(x, 1.0) - (s * s) * const_like(x, 2.0);
+       },
+       [](double x) { return std::cos(x); }, 0.51},
+  };
+  const int64_t n[] = {kElems};
+  for (const Form& f : kForms) {
+    Program p;
+    const UOp r = p.range(kElems / 16, AxisType::Global);
+    const UOp at = p.add(r * 16);
+    const UOp x = p.load(index(param(0, DType::Float32, n), at), 16);
+    p.store(index(param(1, DType::Float32, n), at), p.add_tree(f.build(x)));
+    p.end(r);
+    std::vector<float> in(kElems), out(kElems);
+    for (size_t i = 0; i < in.size(); ++i) in[i] = 87.0f * (static_cast<float>(i) / (kElems / 2) - 1);
+    const CompiledKernel k = testing::compile_kernel(decompose(p.linear(), renderer_by_name("llvm").caps), "llvm");
+    void* buffers[] = {in.data(), out.data()};
+    k.call(buffers, nullptr, nullptr, 0, kElems / 16);
+    double worst = 0;
+    for (size_t i = 0; i < in.size(); ++i) {
+      const double want = f.exact(in[i]);
+      const double unit = std::ldexp(1.0, std::max(std::ilogb(want), -126) - 23);
+      worst = std::max(worst, std::fabs(out[i] - want) / unit);
+    }
+    EXPECT_LE(worst, f.max_ulp) << f.name;
   }
 }
 
