@@ -49,7 +49,7 @@ make_venv() {
   "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
   echo "$*" >"$stamp"
 }
-make_venv .venv "numpy" "nanobind>=2" "scikit-build-core>=0.10" "pytest"
+make_venv .venv "numpy" "nanobind>=2" "scikit-build-core>=0.10" "pytest" "mypy"
 if [ $bench = 1 ]; then
   make_venv .venv-bench "numpy" "torch" "tinygrad"
 fi

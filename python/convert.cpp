@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include "engine/jit.h"
 #include "ir/eval.h"
@@ -143,6 +144,19 @@ Tensor from_array(nb::handle data, nb::handle device, nb::handle dtype) {
   return dtype.is_none() ? t : t.cast(to_dtype(dtype));
 }
 
+// The bytes of a file, on DISK: read when somebody wants them.
+Tensor from_file(nb::handle data, nb::handle device, nb::handle dtype) {
+  const std::string path = std::filesystem::absolute(nb::cast<std::string>(nb::str(data))).lexically_normal();
+  std::error_code code;
+  const uintmax_t n = std::filesystem::file_size(path, code);
+  WHIT_USER(!code, Io, "[Tensor] {}: {}", path, code.message());
+  const DType dt = dtype.is_none() ? DType::UInt8 : to_dtype(dtype);
+  WHIT_USER(!is_weak(dt) && n % static_cast<uintmax_t>(n_bytes(dt)) == 0, Runtime,
+            "[Tensor] {}: {} bytes are no whole number of {}", path, n, name(dt));
+  const Tensor t = Tensor::empty(static_cast<int64_t>(n) / n_bytes(dt), {.device = "DISK:" + path, .dtype = dt});
+  return device.is_none() ? t : t.to(to_device(device));
+}
+
 }  // namespace
 
 std::optional<std::string> to_device(nb::handle h) {
@@ -205,7 +219,7 @@ Axes to_axes(nb::handle h) {
   return to_ints(h, "axis");
 }
 
-nb::tuple to_tuple(const Shape& shape) {
+IntTuple to_tuple(const Shape& shape) {
   nb::list l;
   for (const int64_t d : shape) l.append(d);
   return nb::tuple(l);
@@ -230,7 +244,7 @@ std::vector<Tensor> to_tensors(nb::handle list, const char* op) {
   return out;
 }
 
-nb::object tensors_to_tuple(const std::vector<Tensor>& ts) {
+TensorTuple tensors_to_tuple(const std::vector<Tensor>& ts) {
   nb::list l;
   for (const Tensor& t : ts) l.append(nb::cast(t));
   return nb::tuple(l);
@@ -264,8 +278,7 @@ Tensor make_tensor(nb::handle data, nb::handle device, nb::handle dtype) {
   }
   UOp* node = nullptr;
   if (nb::try_cast<UOp*>(data, node, false) && node) return Tensor(*node);
-  if (nb::hasattr(data, "__fspath__"))
-    raise(ErrorKind::NotImplemented, "[Tensor] a path: whit does not read files as tensors yet");
+  if (nb::hasattr(data, "__fspath__")) return from_file(data, device, dtype);
   if (nb::hasattr(data, "detach") && nb::hasattr(data, "numpy"))  // PyTorch
     return from_array(data.attr("detach")().attr("cpu")().attr("numpy")(), device, dtype);
   if (nb::hasattr(data, "__array__")) return from_array(data, device, dtype);
@@ -352,14 +365,14 @@ std::vector<std::byte> read_bytes(const Tensor& t) {
 }
 }  // namespace
 
-nb::object to_list(const Tensor& self) {
+AnyObject to_list(const Tensor& self) {
   const Tensor t = strong(self);
   const auto bytes = read_bytes(t);
   int64_t i = 0;
   return nested(t.dtype(), bytes.data(), t.shape(), 0, i);
 }
 
-nb::object to_numpy(const Tensor& self) {
+AnyObject to_numpy(const Tensor& self) {
   check_not_capturing();
   Tensor t = strong(self);
   if (is_fp8(t.dtype()) || t.dtype() == DType::BFloat16) t = t.cast(DType::Float32);
@@ -373,7 +386,7 @@ nb::object to_numpy(const Tensor& self) {
   return out;
 }
 
-nb::object to_item(const Tensor& self) {
+AnyObject to_item(const Tensor& self) {
   WHIT_USER(self.numel() == 1, Assertion, "[item] must have one element for item, got shape {}", self.shape().str());
   const Tensor t = strong(self);
   const auto bytes = read_bytes(t);

@@ -8,14 +8,27 @@
 #include <nanobind/stl/vector.h>
 
 #include "base/error.h"
+#include "docs.h"
 #include "whit/tensor.h"
 
 namespace nb = nanobind;
 
 namespace whit::python {
 
+// Python objects by the type that the stubs show.
+struct PyDType {
+  DType dt;
+};
+using TensorObject = nb::typed<nb::object, Tensor>;
+using TensorPair = nb::typed<nb::tuple, Tensor, Tensor>;
+using TensorTuple = nb::typed<nb::tuple, Tensor, nb::ellipsis>;
+using TensorList = nb::typed<nb::list, Tensor>;
+using IntTuple = nb::typed<nb::tuple, nb::int_, nb::ellipsis>;
+using DTypeObject = nb::typed<nb::object, PyDType>;
+using AnyObject = nb::typed<nb::object, nb::any>;
+
 /// The singleton object of a dtype.
-nb::handle dtype_object(DType dt);
+DTypeObject dtype_object(DType dt);
 /// A DType object or a name. errors: Type
 DType to_dtype(nb::handle h);
 inline std::optional<DType> to_optional_dtype(nb::handle h) {
@@ -29,21 +42,21 @@ IntList to_ints(nb::handle h, const char* what);
 /// `f(1, 2)` or `f((1, 2))`; None entries become `none_value`.
 IntList to_ints_args(nb::args args, const char* what, int64_t none_value = -1);
 Axes to_axes(nb::handle h);
-nb::tuple to_tuple(const Shape& shape);
+IntTuple to_tuple(const Shape& shape);
 
 /// A Tensor, or a bool, int or float as a constant. errors: Type, names the operation and the Python type
 Tensor to_tensor(nb::handle h, const char* op);
 /// Anything Tensor(...) accepts.
 Tensor make_tensor(nb::handle data, nb::handle device, nb::handle dtype);
 std::vector<Tensor> to_tensors(nb::handle list, const char* op);
-nb::object tensors_to_tuple(const std::vector<Tensor>& ts);
+TensorTuple tensors_to_tuple(const std::vector<Tensor>& ts);
 Index to_index(nb::handle h, const Tensor& self);
 std::vector<Index> to_indices(nb::handle h, const Tensor& self);
 
 /// Python objects of the elements: nested lists of bools, ints, floats.
-nb::object to_list(const Tensor& t);
-nb::object to_numpy(const Tensor& t);
-nb::object to_item(const Tensor& t);
+AnyObject to_list(const Tensor& t);
+AnyObject to_numpy(const Tensor& t);
+AnyObject to_item(const Tensor& t);
 
 /// Calls that may take long give the interpreter to other threads.
 template <class F>
@@ -53,9 +66,9 @@ auto unlocked(F&& f) {
 }
 
 void bind_dtype(nb::module_& m);
-void bind_tensor(nb::module_& m, nb::class_<Tensor>& t);
-void bind_tensor_ops(nb::class_<Tensor>& t);
-void bind_tensor_nn(nb::class_<Tensor>& t);
+void bind_tensor(nb::module_& m, TensorClass& t);
+void bind_tensor_ops(TensorClass& t);
+void bind_tensor_nn(TensorClass& t);
 void bind_runtime(nb::module_& m);
 void bind_io(nb::module_& m);
 void bind_graph(nb::module_& m);

@@ -7,10 +7,6 @@
 namespace whit::python {
 namespace {
 
-struct PyDType {
-  DType dt;
-};
-
 nb::object* singletons() {
   static nb::object* all = new nb::object[kNumDTypes];
   return all;
@@ -70,7 +66,7 @@ nb::object const_of(DType dt, nb::handle v) {
 
 }  // namespace
 
-nb::handle dtype_object(DType dt) { return singletons()[static_cast<size_t>(dt)]; }
+DTypeObject dtype_object(DType dt) { return singletons()[static_cast<size_t>(dt)]; }
 
 DType to_dtype(nb::handle h) {
   PyDType* p = nullptr;
@@ -116,9 +112,9 @@ void bind_dtype(nb::module_& m) {
       });
   for (int i = 0; i < kNumDTypes; ++i) singletons()[i] = nb::cast(PyDType{static_cast<DType>(i)});
 
-  m.def("dtype", [](nb::handle h) { return nb::borrow(dtype_object(to_dtype(h))); });
-  m.def("default_float", [] { return nb::borrow(dtype_object(default_float())); });
-  m.def("default_int", [] { return nb::borrow(dtype_object(default_int())); });
+  m.def("dtype", [](nb::handle h) { return dtype_object(to_dtype(h)); });
+  m.def("default_float", [] { return dtype_object(default_float()); });
+  m.def("default_int", [] { return dtype_object(default_int()); });
   m.def("is_float", [](nb::handle d) { return is_float(to_dtype(d)); });
   m.def("is_int", [](nb::handle d) { return is_int(to_dtype(d)); });
   m.def("is_unsigned", [](nb::handle d) { return is_unsigned(to_dtype(d)); });
@@ -131,16 +127,15 @@ void bind_dtype(nb::module_& m) {
     if (ds.size() == 0) raise(ErrorKind::Value, "[least_upper_dtype] expected at least one dtype");
     DType d = to_dtype(ds[0]);
     for (nb::handle h : ds) d = least_upper_dtype(d, to_dtype(h));
-    return nb::borrow(dtype_object(d));
+    return dtype_object(d);
   });
   m.def("least_upper_float",
-        [](nb::handle d) { return nb::borrow(dtype_object(least_upper_float(to_dtype(d), default_float()))); });
-  m.def("strong_dtype", [](nb::handle d) {
-    return nb::borrow(dtype_object(strong_dtype(to_dtype(d), default_int(), default_float())));
-  });
-  m.def("weak_dtype", [](nb::handle d) { return nb::borrow(dtype_object(weak_dtype(to_dtype(d)))); });
+        [](nb::handle d) { return dtype_object(least_upper_float(to_dtype(d), default_float())); });
+  m.def("strong_dtype",
+        [](nb::handle d) { return dtype_object(strong_dtype(to_dtype(d), default_int(), default_float())); });
+  m.def("weak_dtype", [](nb::handle d) { return dtype_object(weak_dtype(to_dtype(d))); });
   m.def("can_lossless_cast", [](nb::handle a, nb::handle b) { return can_lossless_cast(to_dtype(a), to_dtype(b)); });
-  m.def("sum_acc_dtype", [](nb::handle d) { return nb::borrow(dtype_object(sum_acc_dtype(to_dtype(d)))); });
+  m.def("sum_acc_dtype", [](nb::handle d) { return dtype_object(sum_acc_dtype(to_dtype(d))); });
 }
 
 }  // namespace whit::python

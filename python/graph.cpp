@@ -8,7 +8,7 @@ namespace whit::python {
 void bind_graph(nb::module_& m) {
   nb::class_<UOp>(m, "UOp", "A node of the graph: immutable, and the same object when its parts are the same.")
       .def_prop_ro("op", [](const UOp& u) { return std::string(name(u.op())); })
-      .def_prop_ro("dtype", [](const UOp& u) { return nb::borrow(dtype_object(u.dtype())); })
+      .def_prop_ro("dtype", [](const UOp& u) { return dtype_object(u.dtype()); })
       .def_prop_ro("shape", [](const UOp& u) { return to_tuple(u.shape()); })
       .def_prop_ro("src",
                    [](const UOp& u) {

@@ -13,7 +13,7 @@ class PyJit {
   explicit PyJit(nb::object fxn)
       : fxn_(std::move(fxn)), jit_([](std::span<const Tensor>) { return std::vector<Tensor>(); }) {}
 
-  nb::object call(nb::args args, nb::kwargs kwargs) {
+  AnyObject call(nb::args args, nb::kwargs kwargs) {
     std::vector<Tensor> inputs;
     std::string names;
     for (nb::handle a : args) collect(a, inputs);
@@ -133,7 +133,7 @@ void bind_jit(nb::module_& m) {
       .def("__call__", &PyJit::call)
       .def(
           "__get__",
-          [](nb::object self, nb::handle obj, nb::handle) -> nb::object {
+          [](nb::object self, nb::handle obj, nb::handle) -> AnyObject {
             if (obj.is_none()) return self;
             return nb::module_::import_("functools").attr("partial")(self, obj);
           },

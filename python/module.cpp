@@ -108,9 +108,9 @@ NB_MODULE(_whit, m) {
   check_flags();
 
   bind_dtype(m);
-  nb::class_<Tensor> tensor(m, "Tensor", nb::is_weak_referenceable(), nb::dynamic_attr(),
-                            "A lazy, differentiable, n-dimensional array. Building runs nothing; realize, numpy, "
-                            "tolist, item and printing run it.");
+  TensorClass tensor(m, "Tensor", nb::is_weak_referenceable(), nb::dynamic_attr(),
+                     "A lazy, differentiable, n-dimensional array. Building runs nothing; realize, numpy, "
+                     "tolist, item and printing run it.");
   bind_tensor(m, tensor);
   bind_tensor_ops(tensor);
   bind_tensor_nn(tensor);

@@ -2,37 +2,16 @@
 #include "convert.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
+#include "runtime/device_table.h"
 #include "runtime/target.h"
 
 namespace whit::python {
 namespace {
 struct PyCounters {};
-
-// A line a kind of device and renderer: PASS with the arch, or FAIL with the reason.
-std::string device_table() {
-  std::string out;
-  for (const std::string& k : device_kinds()) {
-    DeviceKind& kind = must_find_kind(k);
-    const std::vector<std::string> renderers = kind.renderers();
-    for (const std::string& r : renderers.empty() ? std::vector<std::string>{""} : renderers) {
-      std::string verdict;
-      try {
-        if (kind.count() == 0) raise(ErrorKind::Device, "no device");
-        const std::string arch = kind.default_arch();
-        if (!r.empty()) kind.make_compiler(r, arch);
-        verdict = "PASS " + arch;
-      } catch (const Error& e) {
-        verdict = std::string("FAIL ") + e.what();
-      }
-      out += fmt::format("{:8} {:8} {}\n", k, r, verdict);
-    }
-  }
-  return out;
-}
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
-  nb::class_<PyCounters> c(m, "_GlobalCounters", "What the process has run so far.");
+  nb::class_<PyCounters> c(m, "Counters", "What the process has run so far.");
   c.def_prop_ro("kernel_count", [](PyCounters) { return counters().kernel_count.load(); })
       .def_prop_ro("global_ops", [](PyCounters) { return counters().global_ops.load(); })
       .def_prop_ro("global_mem", [](PyCounters) { return counters().global_mem.load(); })
@@ -63,7 +42,9 @@ void bind_runtime(nb::module_& m) {
       if (must_find_kind(k).count() > 0) l.append(k);
     return l;
   });
-  m.def("device_table", [] { return device_table(); });
+  m.def(
+      "device_table", [](bool colours) { return unlocked([&] { return device_table(colours); }); },
+      nb::arg("colours") = false);
 }
 
 }  // namespace whit::python

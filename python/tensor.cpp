@@ -82,11 +82,11 @@ Tensor pad(const Tensor& self, nb::handle padding, const std::string& mode, nb::
   return self.pad_axes(to_pairs(padding, "pad"), o);
 }
 
-nb::object pair_to_tuple(const std::pair<Tensor, Tensor>& p) { return nb::make_tuple(p.first, p.second); }
+TensorPair pair_to_tuple(const std::pair<Tensor, Tensor>& p) { return nb::make_tuple(p.first, p.second); }
 
 }  // namespace
 
-void bind_tensor(nb::module_& m, nb::class_<Tensor>& t) {
+void bind_tensor(nb::module_& m, TensorClass& t) {
   nb::class_<Slice>(m, "Slice").def(nb::init<>());
   t.def(
       "__init__",
@@ -95,26 +95,25 @@ void bind_tensor(nb::module_& m, nb::class_<Tensor>& t) {
         new (self) Tensor(make_tensor(data, device, dtype));
       },
       nb::arg("data").none(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(),
-      nb::arg("requires_grad") = nb::none(),
-      "A tensor from a number, a (nested) list, bytes, a NumPy array or another tensor.");
+      nb::arg("requires_grad") = nb::none());
 
   // What it is
   t.def_prop_ro("uop", [](const Tensor& x) { return x.uop(); })
       .def_prop_ro("shape", [](const Tensor& x) { return to_tuple(x.shape()); })
       .def_prop_ro("max_shape", [](const Tensor& x) { return to_tuple(x.shape()); })
-      .def_prop_ro("dtype", [](const Tensor& x) { return nb::borrow(dtype_object(x.dtype())); })
+      .def_prop_ro("dtype", [](const Tensor& x) { return dtype_object(x.dtype()); })
       .def_prop_ro("device", [](const Tensor& x) { return x.device(); })
       .def_prop_ro("ndim", [](const Tensor& x) { return x.ndim(); })
       .def_prop_ro("T", [](const Tensor& x) { return x.T(); })
-      .def("numel", &Tensor::numel, "Number of elements.")
+      .def("numel", &Tensor::numel)
       .def("max_numel", &Tensor::numel)
       .def(
           "size",
-          [](const Tensor& x, nb::handle dim) -> nb::object {
+          [](const Tensor& x, nb::handle dim) -> AnyObject {
             if (dim.is_none()) return to_tuple(x.shape());
             return nb::int_(x.size(nb::cast<int64_t>(dim)));
           },
-          nb::arg("dim") = nb::none(), "The shape, or the size of one axis.")
+          nb::arg("dim") = nb::none())
       .def("nbytes", &Tensor::nbytes)
       .def("element_size", &Tensor::element_size)
       .def("is_floating_point", &Tensor::is_floating_point)
@@ -134,14 +133,16 @@ void bind_tensor(nb::module_& m, nb::class_<Tensor>& t) {
       .def_prop_rw(
           "requires_grad", [](const Tensor& x) { return x.is_param(); }, [](Tensor& x, bool v) { x.is_param_(v); })
       .def(
-          "is_param_", [](nb::object self, bool v) { return nb::cast<Tensor&>(self).is_param_(v), self; },
+          "is_param_",
+          [](nb::object self, bool v) -> TensorObject { return nb::cast<Tensor&>(self).is_param_(v), self; },
           nb::arg("is_param") = true)
       .def(
-          "requires_grad_", [](nb::object self, bool v) { return nb::cast<Tensor&>(self).is_param_(v), self; },
+          "requires_grad_",
+          [](nb::object self, bool v) -> TensorObject { return nb::cast<Tensor&>(self).is_param_(v), self; },
           nb::arg("requires_grad") = true)
       .def_prop_rw(
           "grad",
-          [](const Tensor& x) -> nb::object {
+          [](const Tensor& x) -> nb::typed<nb::object, std::optional<Tensor>> {
             const Tensor g = x.grad();
             return g.defined() ? nb::cast(g) : nb::none();
           },
@@ -149,36 +150,33 @@ void bind_tensor(nb::module_& m, nb::class_<Tensor>& t) {
           nb::for_setter(nb::arg("grad").none()));
 
   // Running
-  t.def(
-       "realize",
-       [](nb::object self, nb::args rest, nb::kwargs) {
-         std::vector<Tensor> all = collect(&nb::cast<Tensor&>(self), rest, "realize");
-         unlocked([&] { Tensor::realize_all(all); });
-         return self;
-       },
-       "Computes this tensor (and the others given) now.")
-      .def("numpy", &to_numpy, "The elements as a NumPy array of its own memory.")
-      .def("tolist", &to_list, "The elements as nested Python lists.")
-      .def("item", &to_item, "The only element as a Python number.")
-      .def(
-          "data",
-          [](const Tensor& x) {
-            nb::object a = to_numpy(x);
-            return nb::steal(PyMemoryView_FromObject(a.ptr()));
-          },
-          "The elements as a memoryview.")
+  t.def("realize",
+        [](nb::object self, nb::args rest, nb::kwargs) -> TensorObject {
+          std::vector<Tensor> all = collect(&nb::cast<Tensor&>(self), rest, "realize");
+          unlocked([&] { Tensor::realize_all(all); });
+          return self;
+        })
+      .def("numpy", &to_numpy)
+      .def("tolist", &to_list)
+      .def("item", &to_item)
+      .def("data",
+           [](const Tensor& x) -> AnyObject {
+             WHIT_USER(!is_fp8(x.dtype()) && x.dtype() != DType::BFloat16, Assertion,
+                       "[data] Python has no format for {}; cast it first", name(x.dtype()));
+             nb::object a = to_numpy(x);
+             return nb::object(nb::steal(PyMemoryView_FromObject(a.ptr())));
+           })
       .def("__array__", [](const Tensor& x, nb::args, nb::kwargs) { return to_numpy(x); })
       .def(
           "backward",
-          [](nb::object self, nb::handle gradient) {
+          [](nb::object self, nb::handle gradient) -> TensorObject {
             nb::cast<Tensor&>(self).backward(gradient.is_none() ? Tensor() : to_tensor(gradient, "backward"));
             return self;
           },
-          nb::arg("gradient") = nb::none(),
-          "Adds the gradients of this scalar to `.grad` of the tensors it depends on.")
+          nb::arg("gradient") = nb::none())
       .def(
           "gradient",
-          [](const Tensor& x, nb::args targets, nb::handle gradient, bool materialize) {
+          [](const Tensor& x, nb::args targets, nb::handle gradient, bool materialize) -> TensorList {
             (void)materialize;
             std::vector<Tensor> ts = collect(nullptr, targets, "gradient");
             nb::list out;
@@ -186,16 +184,18 @@ void bind_tensor(nb::module_& m, nb::class_<Tensor>& t) {
               out.append(g);
             return out;
           },
-          nb::arg("targets"), nb::kw_only(), nb::arg("gradient") = nb::none(), nb::arg("materialize_grads") = false,
-          "The gradients of this scalar with respect to the targets, as tensors.");
+          nb::arg("targets"), nb::kw_only(), nb::arg("gradient") = nb::none(), nb::arg("materialize_grads") = false);
 
   // State
   t.def(
        "assign",
-       [](nb::object self, nb::handle x) { return nb::cast<Tensor&>(self).assign(to_tensor(x, "assign")), self; },
-       nb::arg("x"), "New values for this tensor's memory; every view of it sees them.")
+       [](nb::object self, nb::handle x) -> TensorObject {
+         return nb::cast<Tensor&>(self).assign(to_tensor(x, "assign")), self;
+       },
+       nb::arg("x"))
       .def(
-          "replace", [](nb::object self, const Tensor& x) { return nb::cast<Tensor&>(self).replace(x), self; },
+          "replace",
+          [](nb::object self, const Tensor& x) -> TensorObject { return nb::cast<Tensor&>(self).replace(x), self; },
           nb::arg("x"))
       .def(
           "clone", [](const Tensor& x, nb::handle d) { return x.clone(to_device(d)); }, nb::arg("device") = nb::none())
@@ -203,9 +203,16 @@ void bind_tensor(nb::module_& m, nb::class_<Tensor>& t) {
       .def("contiguous", [](const Tensor& x, nb::kwargs) { return x.contiguous(); })
       .def("contiguous_backward", &Tensor::contiguous_backward)
       .def(
-          "to", [](const Tensor& x, nb::handle d) { return x.to(to_device(d)); }, nb::arg("device").none())
+          "to",
+          [](nb::object self, nb::handle d) -> TensorObject {
+            const Tensor& x = nb::cast<Tensor&>(self);
+            const Tensor moved = x.to(to_device(d));
+            return moved.device() == x.device() ? self : nb::cast(moved);
+          },
+          nb::arg("device").none())
       .def(
-          "to_", [](nb::object self, nb::handle d) { return nb::cast<Tensor&>(self).to_(to_device(d)), self; },
+          "to_",
+          [](nb::object self, nb::handle d) -> TensorObject { return nb::cast<Tensor&>(self).to_(to_device(d)), self; },
           nb::arg("device").none());
 
   // Creation
@@ -401,7 +408,7 @@ void bind_tensor(nb::module_& m, nb::class_<Tensor>& t) {
           nb::arg("sizes"), nb::arg("dim") = 0)
       .def(
           "chunk",
-          [](const Tensor& x, int64_t n, int64_t dim) {
+          [](const Tensor& x, int64_t n, int64_t dim) -> TensorList {
             nb::list l;
             for (const Tensor& y : x.chunk(n, dim)) l.append(y);
             return l;

@@ -21,18 +21,19 @@ PoolOptions pool_options(nb::handle kernel, nb::handle stride, nb::handle dilati
 
 }  // namespace
 
-void bind_tensor_nn(nb::class_<Tensor>& t) {
+void bind_tensor_nn(TensorClass& t) {
+  for (const char* name : {"dot", "image_dot"})
+    t.def(
+        name,
+        [](const Tensor& x, nb::handle w, nb::handle d) { return x.dot(to_tensor(w, "dot"), to_optional_dtype(d)); },
+        nb::arg("w"), nb::arg("dtype") = nb::none());
   t.def(
-       "dot",
-       [](const Tensor& x, nb::handle w, nb::handle d) { return x.dot(to_tensor(w, "dot"), to_optional_dtype(d)); },
-       nb::arg("w"), nb::arg("dtype") = nb::none())
-      .def(
-          "matmul",
-          [](const Tensor& x, nb::handle y, bool reverse, nb::handle d) {
-            const Tensor o = to_tensor(y, "matmul");
-            return reverse ? o.dot(x, to_optional_dtype(d)) : x.dot(o, to_optional_dtype(d));
-          },
-          nb::arg("x"), nb::arg("reverse") = false, nb::arg("dtype") = nb::none())
+       "matmul",
+       [](const Tensor& x, nb::handle y, bool reverse, nb::handle d) {
+         const Tensor o = to_tensor(y, "matmul");
+         return reverse ? o.dot(x, to_optional_dtype(d)) : x.dot(o, to_optional_dtype(d));
+       },
+       nb::arg("x"), nb::arg("reverse") = false, nb::arg("dtype") = nb::none())
       .def_static(
           "einsum",
           [](const std::string& formula, nb::args ops, nb::handle d) {
@@ -48,10 +49,17 @@ void bind_tensor_nn(nb::class_<Tensor>& t) {
             return x.linear(w, optional_or_undefined(b, "linear"), to_optional_dtype(d));
           },
           nb::arg("weight"), nb::arg("bias") = nb::none(), nb::arg("dtype") = nb::none())
+      .def(
+          "sequential",
+          [](nb::object x, nb::handle fxns) -> TensorObject {
+            for (nb::handle f : nb::borrow<nb::iterable>(fxns)) x = f(x);
+            return x;
+          },
+          nb::arg("ll"))
       .def("qr",
            [](const Tensor& x) {
              auto [q, r] = x.qr();
-             return nb::make_tuple(q, r);
+             return TensorPair(nb::make_tuple(q, r));
            })
       .def(
           "svd", [](const Tensor& x, bool full) { return tensors_to_tuple(x.svd(full)); },
@@ -63,34 +71,34 @@ void bind_tensor_nn(nb::class_<Tensor>& t) {
             for (nb::handle v : nb::borrow<nb::iterable>(params)) p.push_back(nb::cast<double>(nb::float_(v)));
             return x.newton_schulz(steps, p, eps);
           },
-          nb::arg("steps"), nb::arg("params"), nb::arg("eps") = 1e-7)
-      .def(
-          "conv2d",
-          [](const Tensor& x, const Tensor& w, nb::handle b, int64_t groups, nb::handle stride, nb::handle dilation,
-             nb::handle padding, nb::handle d) {
-            return x.conv2d(w, optional_or_undefined(b, "conv2d"),
-                            {.groups = groups,
-                             .stride = to_ints(stride, "conv2d"),
-                             .dilation = to_ints(dilation, "conv2d"),
-                             .padding = to_ints(padding, "conv2d"),
-                             .dtype = to_optional_dtype(d)});
-          },
-          nb::arg("weight"), nb::arg("bias") = nb::none(), nb::arg("groups") = 1, nb::arg("stride") = 1,
-          nb::arg("dilation") = 1, nb::arg("padding") = 0, nb::arg("dtype") = nb::none(),
-          "Cross-correlation over the axes after the second.")
-      .def(
-          "conv_transpose2d",
-          [](const Tensor& x, const Tensor& w, nb::handle b, int64_t groups, nb::handle stride, nb::handle dilation,
-             nb::handle padding, nb::handle out) {
-            return x.conv_transpose2d(w, optional_or_undefined(b, "conv_transpose2d"),
-                                      {.groups = groups,
-                                       .stride = to_ints(stride, "conv_transpose2d"),
-                                       .dilation = to_ints(dilation, "conv_transpose2d"),
-                                       .padding = to_ints(padding, "conv_transpose2d"),
-                                       .output_padding = to_ints(out, "conv_transpose2d")});
-          },
-          nb::arg("weight"), nb::arg("bias") = nb::none(), nb::arg("groups") = 1, nb::arg("stride") = 1,
-          nb::arg("dilation") = 1, nb::arg("padding") = 0, nb::arg("output_padding") = 0);
+          nb::arg("steps"), nb::arg("params"), nb::arg("eps") = 1e-7);
+  for (const char* name : {"conv2d", "image_conv2d"})
+    t.def(
+        name,
+        [](const Tensor& x, const Tensor& w, nb::handle b, int64_t groups, nb::handle stride, nb::handle dilation,
+           nb::handle padding, nb::handle d) {
+          return x.conv2d(w, optional_or_undefined(b, "conv2d"),
+                          {.groups = groups,
+                           .stride = to_ints(stride, "conv2d"),
+                           .dilation = to_ints(dilation, "conv2d"),
+                           .padding = to_ints(padding, "conv2d"),
+                           .dtype = to_optional_dtype(d)});
+        },
+        nb::arg("weight"), nb::arg("bias") = nb::none(), nb::arg("groups") = 1, nb::arg("stride") = 1,
+        nb::arg("dilation") = 1, nb::arg("padding") = 0, nb::arg("dtype") = nb::none());
+  t.def(
+      "conv_transpose2d",
+      [](const Tensor& x, const Tensor& w, nb::handle b, int64_t groups, nb::handle stride, nb::handle dilation,
+         nb::handle padding, nb::handle out) {
+        return x.conv_transpose2d(w, optional_or_undefined(b, "conv_transpose2d"),
+                                  {.groups = groups,
+                                   .stride = to_ints(stride, "conv_transpose2d"),
+                                   .dilation = to_ints(dilation, "conv_transpose2d"),
+                                   .padding = to_ints(padding, "conv_transpose2d"),
+                                   .output_padding = to_ints(out, "conv_transpose2d")});
+      },
+      nb::arg("weight"), nb::arg("bias") = nb::none(), nb::arg("groups") = 1, nb::arg("stride") = 1,
+      nb::arg("dilation") = 1, nb::arg("padding") = 0, nb::arg("output_padding") = 0);
 
   nb::object two = nb::make_tuple(2, 2);
   t.def(
@@ -103,7 +111,7 @@ void bind_tensor_nn(nb::class_<Tensor>& t) {
       .def(
           "max_pool2d",
           [](const Tensor& x, nb::handle k, nb::handle s, nb::handle d, nb::handle p, bool ceil_mode,
-             bool indices) -> nb::object {
+             bool indices) -> AnyObject {
             const PoolOptions o = pool_options(k, s, d, p, ceil_mode);
             if (!indices) return nb::cast(x.max_pool2d(o));
             auto [v, i] = x.max_pool2d_indices(o);

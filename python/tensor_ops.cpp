@@ -8,7 +8,7 @@ using Op2 = Tensor (Tensor::*)(const Tensor&) const;
 
 // A binary method with `reverse`, as tinygrad programs call it.
 template <Op2 F>
-void reversible(nb::class_<Tensor>& t, const char* name) {
+void reversible(TensorClass& t, const char* name) {
   t.def(
       name,
       [name](const Tensor& a, nb::handle b, bool reverse) {
@@ -19,7 +19,7 @@ void reversible(nb::class_<Tensor>& t, const char* name) {
 }
 
 template <Op2 F>
-void plain(nb::class_<Tensor>& t, const char* name, const char* arg = "x") {
+void plain(TensorClass& t, const char* name, const char* arg = "x") {
   t.def(name, [name](const Tensor& a, nb::handle b) { return (a.*F)(to_tensor(b, name)); }, nb::arg(arg));
 }
 
@@ -31,10 +31,10 @@ bool is_operand(nb::handle h) {
 }
 
 template <Op2 F>
-void dunder(nb::class_<Tensor>& t, const char* name, const char* reflected) {
+void dunder(TensorClass& t, const char* name, const char* reflected) {
   t.def(
       name,
-      [name](const Tensor& a, nb::handle b) -> nb::object {
+      [name](const Tensor& a, nb::handle b) -> TensorObject {
         if (!is_operand(b)) return nb::borrow(Py_NotImplemented);
         return nb::cast((a.*F)(to_tensor(b, name)));
       },
@@ -42,7 +42,7 @@ void dunder(nb::class_<Tensor>& t, const char* name, const char* reflected) {
   if (reflected)
     t.def(
         reflected,
-        [name](const Tensor& a, nb::handle b) -> nb::object {
+        [name](const Tensor& a, nb::handle b) -> TensorObject {
           if (!is_operand(b)) return nb::borrow(Py_NotImplemented);
           return nb::cast((to_tensor(b, name).*F)(a));
         },
@@ -50,8 +50,8 @@ void dunder(nb::class_<Tensor>& t, const char* name, const char* reflected) {
 }
 
 template <Op2 F>
-void inplace(nb::class_<Tensor>& t, const char* name) {
-  t.def(name, [name](nb::object self, nb::handle b) {
+void inplace(TensorClass& t, const char* name) {
+  t.def(name, [name](nb::object self, nb::handle b) -> TensorObject {
     Tensor& a = nb::cast<Tensor&>(self);
     a.assign((a.*F)(to_tensor(b, name)));
     return self;
@@ -64,13 +64,13 @@ std::optional<Tensor> optional_tensor(nb::handle h, const char* op) {
 }
 
 template <Tensor (Tensor::*F)(const Axes&, bool) const>
-void reduction(nb::class_<Tensor>& t, const char* name, const char* doc) {
+void reduction(TensorClass& t, const char* name) {
   t.def(
       name, [](const Tensor& x, nb::handle axis, bool keepdim) { return (x.*F)(to_axes(axis), keepdim); },
-      nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, doc);
+      nb::arg("axis") = nb::none(), nb::arg("keepdim") = false);
 }
 
-nb::tuple pair_to_tuple(const std::pair<Tensor, Tensor>& p) { return nb::make_tuple(p.first, p.second); }
+TensorPair pair_to_tuple(const std::pair<Tensor, Tensor>& p) { return nb::make_tuple(p.first, p.second); }
 Tensor fold(nb::args args, const char* op, Op2 f) {
   WHIT_USER(args.size() > 0, Value, "[{}] expected at least one operand", op);
   Tensor x = to_tensor(args[0], op);
@@ -80,7 +80,7 @@ Tensor fold(nb::args args, const char* op, Op2 f) {
 
 }  // namespace
 
-void bind_tensor_ops(nb::class_<Tensor>& t) {
+void bind_tensor_ops(TensorClass& t) {
 #define WHIT_UNARY(NAME) t.def(#NAME, &Tensor::NAME)
   WHIT_UNARY(neg);
   WHIT_UNARY(logical_not);
@@ -206,6 +206,13 @@ void bind_tensor_ops(nb::class_<Tensor>& t) {
             return a.allclose(to_tensor(b, "allclose"), {.rtol = rtol, .atol = atol, .equal_nan = equal_nan});
           },
           nb::arg("other"), nb::arg("rtol") = 1e-5, nb::arg("atol") = 1e-8, nb::arg("equal_nan") = false)
+      .def(
+          "ufix",
+          [](nb::handle self, nb::handle x) -> TensorObject {
+            if (nb::isinstance<Tensor>(x)) return nb::borrow(x);
+            return nb::cast(nb::cast<Tensor&>(self).const_like(to_tensor(x, "ufix")));
+          },
+          nb::arg("x"))
       .def("usum", [](const Tensor& a, nb::args r) { return r.size() ? a.add(fold(r, "usum", &Tensor::add)) : a; })
       .def("uprod", [](const Tensor& a, nb::args r) { return r.size() ? a.mul(fold(r, "uprod", &Tensor::mul)) : a; });
 
@@ -228,12 +235,12 @@ void bind_tensor_ops(nb::class_<Tensor>& t) {
   dunder<&Tensor::eq>(t, "__eq__", nullptr);
   dunder<&Tensor::ne>(t, "__ne__", nullptr);
   t.def("__truediv__",
-        [](const Tensor& a, nb::handle b) -> nb::object {
+        [](const Tensor& a, nb::handle b) -> TensorObject {
           if (!is_operand(b)) return nb::borrow(Py_NotImplemented);
           return nb::cast(a.div(to_tensor(b, "div")));
         })
       .def("__rtruediv__",
-           [](const Tensor& a, nb::handle b) -> nb::object {
+           [](const Tensor& a, nb::handle b) -> TensorObject {
              if (!is_operand(b)) return nb::borrow(Py_NotImplemented);
              return nb::cast(to_tensor(b, "div").div(a));
            })
@@ -252,11 +259,11 @@ void bind_tensor_ops(nb::class_<Tensor>& t) {
   inplace<&Tensor::bitwise_xor>(t, "__ixor__");
   inplace<&Tensor::lshift>(t, "__ilshift__");
   inplace<&Tensor::rshift>(t, "__irshift__");
-  t.def("__itruediv__", [](nb::object self, nb::handle b) {
+  t.def("__itruediv__", [](nb::object self, nb::handle b) -> TensorObject {
      Tensor& a = nb::cast<Tensor&>(self);
      a.assign(a.div(to_tensor(b, "div")));
      return self;
-   }).def("__imatmul__", [](nb::object self, nb::handle b) {
+   }).def("__imatmul__", [](nb::object self, nb::handle b) -> TensorObject {
     Tensor& a = nb::cast<Tensor&>(self);
     a.assign(a.dot(to_tensor(b, "matmul")));
     return self;
@@ -268,21 +275,19 @@ void bind_tensor_ops(nb::class_<Tensor>& t) {
        [](const Tensor& x, nb::handle axis, bool keepdim, nb::handle dt) {
          return x.sum(to_axes(axis), keepdim, to_optional_dtype(dt));
        },
-       nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("dtype") = nb::none(),
-       "The sum over axes (all by default).")
+       nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("dtype") = nb::none())
       .def(
           "prod",
           [](const Tensor& x, nb::handle axis, bool keepdim, nb::handle dt) {
             return x.prod(to_axes(axis), keepdim, to_optional_dtype(dt));
           },
-          nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("dtype") = nb::none(),
-          "The product over axes.");
-  reduction<&Tensor::max>(t, "max", "The largest element; NaN wins.");
-  reduction<&Tensor::min>(t, "min", "The smallest element; NaN wins.");
-  reduction<&Tensor::any>(t, "any", "True when any element is true.");
-  reduction<&Tensor::all>(t, "all", "True when all elements are true.");
-  reduction<&Tensor::mean>(t, "mean", "The mean over axes.");
-  reduction<&Tensor::logsumexp>(t, "logsumexp", "log(sum(exp(x))), without overflow.");
+          nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("dtype") = nb::none());
+  reduction<&Tensor::max>(t, "max");
+  reduction<&Tensor::min>(t, "min");
+  reduction<&Tensor::any>(t, "any");
+  reduction<&Tensor::all>(t, "all");
+  reduction<&Tensor::mean>(t, "mean");
+  reduction<&Tensor::logsumexp>(t, "logsumexp");
 #define WHIT_VARIANCE(NAME, RESULT)                                           \
   t.def(                                                                      \
       #NAME,                                                                  \

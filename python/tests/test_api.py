@@ -142,3 +142,36 @@ def test_counters_and_devices():
   assert GlobalCounters.kernel_count >= 1
   assert Device.DEFAULT in ("CPU", "REF", "NULL")
   Device[Device.DEFAULT].synchronize()
+
+
+def test_a_path_is_read_as_bytes(tmp_path):
+  file = tmp_path / "data.bin"
+  file.write_bytes(bytes(range(8)))
+  t = Tensor(file)
+  assert t.dtype is dtypes.uint8 and t.shape == (8,) and t.device == f"DISK:{file}"
+  assert t.tolist() == list(range(8)) and t.to("CPU").tolist() == list(range(8))
+  assert Tensor(file, dtype=dtypes.int32).tolist() == [0x03020100, 0x07060504]
+  assert (t.to("CPU")[2:4] + 1).tolist() == [3, 4]
+  with pytest.raises(OSError, match="no_such_file"): Tensor(tmp_path / "no_such_file")
+  file.write_bytes(b"abc")
+  with pytest.raises(RuntimeError, match="3 bytes are no whole number of int32"): Tensor(file, dtype=dtypes.int32)
+
+
+def test_a_tensor_moved_to_its_own_device_is_itself():
+  t = Tensor([1.0, 2.0])
+  assert t.to(t.device) is t and t.to(None) is t and t.to("REF") is not t and t.to("REF").tolist() == [1.0, 2.0]
+
+
+def test_data_needs_a_format():
+  assert Tensor([1.0, 2.0]).data().tolist() == [1.0, 2.0]
+  for dtype in (dtypes.bfloat16, dtypes.fp8e4m3):
+    with pytest.raises(AssertionError, match="no format for"): Tensor([1.0], dtype=dtype).data()
+
+
+def test_devices_print_one_table():
+  import subprocess, sys
+  from whit import _whit
+  table = _whit.device_table()
+  assert "CPU" in table and "DISK" in table
+  out = subprocess.run([sys.executable, "-m", "whit.device"], capture_output=True, text=True, check=True)
+  assert [line.split()[:2] for line in out.stdout.splitlines()] == [line.split()[:2] for line in table.splitlines()]

@@ -1,5 +1,8 @@
 """whit: a deep-learning framework and compiler. `Tensor` is lazy; `realize`, `numpy`, `item` run it."""
+import warnings
 from whit import _whit as _whit
+# `python -m whit.device` runs the module that `import whit` has loaded already, which is as meant.
+warnings.filterwarnings("ignore", message="'whit.device' found in sys.modules", category=RuntimeWarning)
 from whit.helpers import Context, GlobalCounters, fetch, getenv  # noqa: F401
 from whit.dtype import dtypes  # noqa: F401
 from whit.device import Device  # noqa: F401

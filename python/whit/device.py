@@ -8,7 +8,12 @@ CompileError = _whit.CompileError
 
 
 class Compiled:
-  """An opened device."""
+  """An opened device.
+
+  >>> from whit import Device
+  >>> Device["CPU"]
+  <Device CPU>
+  """
 
   def __init__(self, device: str): self.device = device
   def synchronize(self):
@@ -51,9 +56,15 @@ Device = _Devices()
 
 
 def enumerate_devices_str():
-  """The lines of the device table."""
+  """The lines of the device table.
+
+  >>> next(enumerate_devices_str()).split()
+  ['device', 'renderer', 'result', 'detail']
+  """
   return iter(_whit.device_table().splitlines())
 
 
 if __name__ == "__main__":
-  print(_whit.device_table(), end="")
+  import sys
+  from whit.helpers import NO_COLOR
+  print(_whit.device_table(sys.stdout.isatty() and not NO_COLOR), end="")

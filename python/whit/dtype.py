@@ -93,7 +93,11 @@ INVERSE_DTYPES_DICT = {v.name: k for k, v in dtypes.__dict__.items() if isinstan
 
 
 def to_dtype(dtype: DTypeLike) -> DType:
-  """A dtype by name, or itself."""
+  """A dtype by name, or itself.
+
+  >>> to_dtype("float32") is to_dtype(dtypes.float32)
+  True
+  """
   return dtype if isinstance(dtype, DType) else _whit.dtype(dtype)
 
 

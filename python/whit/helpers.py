@@ -52,7 +52,11 @@ def argsort(x):
 
 
 def all_same(items) -> bool:
-  """True when all elements are equal (also for none)."""
+  """True when all elements are equal (also for none).
+
+  >>> all_same([1, 1]), all_same([1, 2])
+  (True, False)
+  """
   return all(x == items[0] for x in items)
 
 
@@ -66,12 +70,20 @@ def flatten(l: Iterable[Iterable[T]]) -> list[T]:
 
 
 def fully_flatten(l) -> list:
-  """All levels of nested lists and tuples gone."""
+  """All levels of nested lists and tuples gone.
+
+  >>> fully_flatten([1, [2, [3]]])
+  [1, 2, 3]
+  """
   return [y for x in l for y in fully_flatten(x)] if isinstance(l, (list, tuple)) else [l]
 
 
 def partition(itr: Iterable[T], fxn: Callable[[T], bool]) -> tuple[list[T], list[T]]:
-  """Those for which fxn holds, and the others."""
+  """Those for which fxn holds, and the others.
+
+  >>> partition([1, 2, 3], lambda x: x > 1)
+  ([2, 3], [1])
+  """
   yes: list[T] = []
   no: list[T] = []
   for s in itr: (yes if fxn(s) else no).append(s)
@@ -79,27 +91,43 @@ def partition(itr: Iterable[T], fxn: Callable[[T], bool]) -> tuple[list[T], list
 
 
 def unwrap(x: T | None) -> T:
-  """x, which must not be None."""
+  """x, which must not be None.
+
+  >>> unwrap(3)
+  3
+  """
   if x is None: raise AssertionError("unwrap of None")
   return x
 
 
 def get_single_element(x: Iterable[T]) -> T:
-  """The only element."""
+  """The only element.
+
+  >>> get_single_element({7})
+  7
+  """
   items = list(x)
   if len(items) != 1: raise AssertionError(f"expected one element, got {len(items)}")
   return items[0]
 
 
 def get_child(obj, key: str):
-  """Follows a dotted path through attributes, lists and dicts."""
+  """Follows a dotted path through attributes, lists and dicts.
+
+  >>> get_child({"a": [10, 20]}, "a.1")
+  20
+  """
   for k in key.split("."):
     obj = obj[int(k)] if k.isnumeric() else obj[k] if isinstance(obj, dict) else getattr(obj, k)
   return obj
 
 
 def merge_dicts(ds: Iterable[dict]) -> dict:
-  """One dict of all; a key with two values is an error."""
+  """One dict of all; a key with two values is an error.
+
+  >>> merge_dicts([{"a": 1}, {"b": 2}])
+  {'a': 1, 'b': 2}
+  """
   out: dict = {}
   for d in ds:
     for k, v in d.items():
@@ -109,7 +137,11 @@ def merge_dicts(ds: Iterable[dict]) -> dict:
 
 
 def ceildiv(num, amt):
-  """Quotient rounded up."""
+  """Quotient rounded up.
+
+  >>> ceildiv(7, 2)
+  4
+  """
   return -(num // -amt)
 
 
@@ -123,12 +155,20 @@ def round_up(num: int, amt: int) -> int:
 
 
 def cdiv(x: int, y: int) -> int:
-  """Integer quotient towards zero; 0 for a zero divisor."""
+  """Integer quotient towards zero; 0 for a zero divisor.
+
+  >>> cdiv(-7, 2)
+  -3
+  """
   return abs(x) // abs(y) * (1 if x * y > 0 else -1) if y != 0 else 0
 
 
 def cmod(x: int, y: int) -> int:
-  """Remainder with the sign of x."""
+  """Remainder with the sign of x.
+
+  >>> cmod(-7, 2)
+  -1
+  """
   return x - cdiv(x, y) * y
 
 
@@ -136,50 +176,88 @@ _COLORS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"
 
 
 def colored(st: str, color: str | None, background: bool = False) -> str:
-  """The text in a terminal colour; upper-case names are bright. NO_COLOR=1 leaves it plain."""
-  if color is None or NO_COLOR: return st
+  """The text in a terminal colour; upper-case names are bright. NO_COLOR=1 leaves it plain.
+
+  >>> ansistrip(colored("hello", "green"))
+  'hello'
+  """
+  if color is None or ContextVar._cache["NO_COLOR"]: return st
   code = 10 * background + 60 * (color.upper() == color) + 30 + _COLORS.index(color.lower())
   return f"\u001b[{code}m{st}\u001b[0m"
 
 
 def ansistrip(s: str) -> str:
-  """The text without terminal colours."""
+  """The text without terminal colours.
+
+  >>> ansistrip("\\u001b[32mhello\\u001b[0m")
+  'hello'
+  """
   return re.sub("\x1b\\[(K|.*?m)", "", s)
 
 
 def colorize_float(x: float) -> str:
-  """A ratio: green below 0.75, red above 1.15."""
+  """A ratio: green below 0.75, red above 1.15.
+
+  >>> ansistrip(colorize_float(1.0))
+  '   1.00x'
+  """
   return colored(f"{x:7.2f}x", "green" if x < 0.75 else "red" if x > 1.15 else "yellow")
 
 
 def time_to_str(t: float, w: int = 8) -> str:
-  """Seconds as s, ms or us."""
+  """Seconds as s, ms or us.
+
+  >>> time_to_str(0.0123)
+  '   12.30ms'
+  """
   return next((f"{t * d:{w}.2f}{pr}" for d, pr in [(1, "s "), (1e3, "ms")] if t > 10 / d), f"{t * 1e6:{w}.2f}us")
 
 
 def temp(x: str, append_user: bool = False) -> str:
-  """A path in the folder for temporary files."""
+  """A path in the folder for temporary files.
+
+  >>> temp("x").endswith("/x")
+  True
+  """
   return (pathlib.Path(tempfile.gettempdir()) / (f"{x}.{os.getenv('USER', os.getuid())}" if append_user else x)).as_posix()
 
 
 def to_function_name(s: str) -> str:
-  """The text as an identifier."""
+  """The text as an identifier.
+
+  >>> to_function_name("a-b")
+  'a2Db'
+  """
   return "".join(c if c.isalnum() or c == "_" else f"{ord(c):02X}" for c in ansistrip(s))
 
 
 def word_wrap(x: str, wrap: int = 80) -> str:
-  """Lines of at most `wrap` characters."""
+  """Lines of at most `wrap` characters.
+
+  >>> word_wrap("abcdef", 4).splitlines()
+  ['abcd', 'ef']
+  """
   return "\n".join(line[i:i + wrap] for line in x.splitlines() for i in range(0, max(len(line), 1), wrap))
 
 
 @functools.cache
 def getenv(key: str, default: Any = 0) -> Any:
-  """The environment's value in the type of `default`; the first read holds for the life of the process."""
+  """The environment's value in the type of `default`; the first read holds for the life of the process.
+
+  >>> getenv("NOT_SET_ANYWHERE", 5)
+  5
+  """
   return type(default)(os.getenv(key, default))
 
 
 class ContextVar:
-  """A flag: an object that compares like its value. `Context` overrides it for a while."""
+  """A flag: an object that compares like its value. `Context` overrides it for a while.
+
+  >>> from whit.helpers import TRAINING
+  >>> with Context(TRAINING=1): print(TRAINING == 1, TRAINING > 1)
+  ...
+  True False
+  """
   _cache: dict[str, "ContextVar"] = {}
 
   def __init__(self, key: str, default_value=None):
@@ -225,14 +303,20 @@ def __getattr__(name: str):
 
 
 class Context(contextlib.ContextDecorator):
-  """Overrides flags in a `with` block or a decorated function: `with Context(TRAINING=1): ...`"""
+  """Overrides flags in a `with` block or a decorated function: `with Context(TRAINING=1): ...`
+
+  >>> from whit.helpers import TRAINING
+  >>> with Context(TRAINING=1): print(bool(TRAINING))
+  ...
+  True
+  """
   _stack: list[dict]
 
-  def __init__(self, **kwargs):
+  def __init__(self, **kwargs: Any) -> None:
     self.kwargs = kwargs
     self._stack = []
 
-  def __enter__(self):
+  def __enter__(self) -> Context:
     old = {}
     for k in self.kwargs:
       if k not in ContextVar._cache: raise KeyError(k)
@@ -246,14 +330,18 @@ class Context(contextlib.ContextDecorator):
     self._stack.append(old)
     return self
 
-  def __exit__(self, *args):
+  def __exit__(self, *args: Any) -> None:
     for k, v in self._stack.pop().items(): ContextVar._cache[k].value = v
 
   def _recreate_cm(self): return self
 
 
 class Timing(contextlib.ContextDecorator):
-  """Prints how long a block took."""
+  """Prints how long a block took.
+
+  >>> with Timing("copy ", enabled=False): pass
+  ...
+  """
 
   def __init__(self, prefix: str = "", on_exit: Callable[[int], str] | None = None, enabled: bool = True):
     self.prefix, self.on_exit, self.enabled = prefix, on_exit, enabled
@@ -268,7 +356,11 @@ class Timing(contextlib.ContextDecorator):
 
 
 class Profiling(contextlib.ContextDecorator):
-  """Profiles a block with cProfile and prints the functions that took longest."""
+  """Profiles a block with cProfile and prints the functions that took longest.
+
+  >>> with Profiling(enabled=False): pass
+  ...
+  """
 
   def __init__(self, enabled: bool = True, sort: str = "cumtime", frac: float = 0.2, fn: str | None = None, ts: float = 1):
     self.enabled, self.sort, self.frac, self.fn, self.time_scale = enabled, sort, frac, fn, 1e3 / ts
@@ -289,7 +381,11 @@ class Profiling(contextlib.ContextDecorator):
 
 
 class tqdm(Generic[T]):
-  """A progress bar: over an iterable, or driven by `update`."""
+  """A progress bar: over an iterable, or driven by `update`.
+
+  >>> sum(tqdm([1, 2, 3], disable=True))
+  6
+  """
 
   def __init__(self, iterable: Iterable[T] | None = None, desc: str = "", disable: bool = False, unit: str = "it", unit_scale: bool = False,
                total: int | None = None, rate: int = 10):
@@ -347,19 +443,33 @@ class tqdm(Generic[T]):
 
 
 class trange(tqdm):
-  """`tqdm(range(n))`"""
+  """`tqdm(range(n))`
+
+  >>> list(trange(3, disable=True))
+  [0, 1, 2]
+  """
 
   def __init__(self, n: int, **kwargs): super().__init__(iterable=range(n), total=n, **kwargs)
 
 
 def cache_dir() -> pathlib.Path:
-  """The folder in which downloads and kernels are kept (XDG_CACHE_HOME/whit)."""
+  """The folder in which downloads and kernels are kept (XDG_CACHE_HOME/whit).
+
+  >>> cache_dir().name
+  'whit'
+  """
   return pathlib.Path(os.getenv("XDG_CACHE_HOME", "~/.cache")).expanduser() / "whit"
 
 
 def fetch(url: str, name: str | pathlib.Path | None = None, subdir: str | None = None, gunzip: bool = False, allow_caching: bool = True,
           headers: dict[str, str] = {}, sha256: str | None = None, extract: bool = False) -> pathlib.Path:
-  """Downloads a file into the cache and gives its path; a local path is given back as it is. What fails its sha256 is not kept."""
+  """Downloads a file into the cache and gives its path; a local path is given back as it is. What fails its sha256 is not kept.
+
+  >>> import tempfile
+  >>> f = tempfile.NamedTemporaryFile()
+  >>> fetch(f.name) == pathlib.Path(f.name)
+  True
+  """
   if url.startswith(("/", ".")): return pathlib.Path(url)
   if name is not None and (isinstance(name, pathlib.Path) or "/" in name): fp = pathlib.Path(name)
   else:

@@ -148,6 +148,13 @@ def part_build(args):
     return build("build", "release", options=[f"-DWHIT_PYTHON={'ON' if has_python() else 'OFF'}"])
 
 
+def part_docs(args):
+    """docs/ops.md and docs/flags.md are what the tables say; README's C++ listing prints what it says."""
+    result = check("docs-tables", [ROOT / "build-release/tools/opdoc", "--check", "docs"])
+    result.add(check("docs-readme", [sys.executable, "tools/ci/check_readme.py"]))
+    return result
+
+
 def part_gtest(args):
     return gtests("gtest", "release", ("unit", "ir", "rules", "ops", "error", "device", "fuzz", "perf"), "*")
 
@@ -246,7 +253,7 @@ def part_conformance(args):
 PARTS = {
     "format": part_format, "layers": part_layers, "size": part_size, "references": part_references,
     "tools": part_tools,
-    "build": part_build, "gtest": part_gtest, "clang": part_clang, "asan": part_asan, "tsan": part_tsan,
+    "build": part_build, "docs": part_docs, "gtest": part_gtest, "clang": part_clang, "asan": part_asan, "tsan": part_tsan,
     "pytest": part_pytest, "conformance": part_conformance,
 }
 

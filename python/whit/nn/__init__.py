@@ -58,7 +58,11 @@ BatchNorm2d = BatchNorm3d = BatchNorm
 
 
 def Conv1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding: int | str = 0, dilation=1, groups=1, bias=True) -> Conv2d:
-  """Convolution over one spatial axis: a Conv2d whose kernel has one axis."""
+  """Convolution over one spatial axis: a Conv2d whose kernel has one axis.
+
+  >>> Conv1d(1, 8, 3)(Tensor.ones(2, 1, 5)).shape
+  (2, 8, 3)
+  """
   return Conv2d(in_channels, out_channels, (kernel_size,), stride, padding, dilation, groups, bias)
 
 
@@ -89,12 +93,20 @@ class Conv2d:
 
 def ConvTranspose1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding=0, output_padding=0, dilation=1, groups=1,
                     bias=True) -> ConvTranspose2d:
-  """Transposed convolution over one spatial axis."""
+  """Transposed convolution over one spatial axis.
+
+  >>> ConvTranspose1d(1, 8, 3)(Tensor.ones(2, 1, 5)).shape
+  (2, 8, 7)
+  """
   return ConvTranspose2d(in_channels, out_channels, (kernel_size,), stride, padding, output_padding, dilation, groups, bias)
 
 
 class ConvTranspose2d(Conv2d):
-  """Transposed convolution: the gradient of a convolution as a layer; weight (in, out // groups, *kernel)."""
+  """Transposed convolution: the gradient of a convolution as a layer; weight (in, out // groups, *kernel).
+
+  >>> ConvTranspose2d(1, 8, 3)(Tensor.ones(2, 1, 5, 5)).shape
+  (2, 8, 7, 7)
+  """
 
   def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...], stride=1, padding=0, output_padding=0, dilation=1,
                groups=1, bias=True):
@@ -124,7 +136,11 @@ class Linear:
 
 
 class GroupNorm:
-  """Normalises groups of channels of each sample (https://arxiv.org/abs/1803.08494)."""
+  """Normalises groups of channels of each sample (https://arxiv.org/abs/1803.08494).
+
+  >>> GroupNorm(2, 6)(Tensor.ones(2, 6, 4)).shape
+  (2, 6, 4)
+  """
 
   def __init__(self, num_groups: int, num_channels: int, eps=1e-5, affine=True):
     self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
@@ -139,7 +155,11 @@ class GroupNorm:
 
 
 class InstanceNorm:
-  """Normalises each channel of each sample (https://arxiv.org/abs/1607.08022)."""
+  """Normalises each channel of each sample (https://arxiv.org/abs/1607.08022).
+
+  >>> InstanceNorm(6)(Tensor.ones(2, 6, 4)).shape
+  (2, 6, 4)
+  """
 
   def __init__(self, num_features: int, eps=1e-5, affine=True):
     self.num_features, self.eps = num_features, eps
@@ -154,7 +174,11 @@ class InstanceNorm:
 
 
 class LayerNorm:
-  """Normalises the last axes (https://arxiv.org/abs/1607.06450)."""
+  """Normalises the last axes (https://arxiv.org/abs/1607.06450).
+
+  >>> LayerNorm(2)(Tensor([1.0, 3.0])).numpy().round(3).tolist()
+  [-1.0, 1.0]
+  """
 
   def __init__(self, normalized_shape: int | tuple[int, ...], eps=1e-5, elementwise_affine=True):
     self.normalized_shape: tuple[int, ...] = _tuple(normalized_shape, 1)
@@ -171,13 +195,21 @@ class LayerNorm:
 
 
 class LayerNorm2d(LayerNorm):
-  """LayerNorm over the channels of (N, C, H, W)."""
+  """LayerNorm over the channels of (N, C, H, W).
+
+  >>> LayerNorm2d(6)(Tensor.ones(2, 6, 4, 4)).shape
+  (2, 6, 4, 4)
+  """
 
   def __call__(self, x: Tensor) -> Tensor: return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class RMSNorm:
-  """Divides by the root of the mean square of the last axis (https://arxiv.org/abs/1910.07467), in at least float32."""
+  """Divides by the root of the mean square of the last axis (https://arxiv.org/abs/1910.07467), in at least float32.
+
+  >>> RMSNorm(2)(Tensor([2.0, 2.0])).numpy().round(3).tolist()
+  [1.0, 1.0]
+  """
 
   def __init__(self, dim: int, eps=1e-6, elementwise_affine=True):
     self.eps = eps
@@ -191,7 +223,11 @@ class RMSNorm:
 
 
 class Embedding:
-  """Rows of `weight` (vocab, size) by index; an index outside reads zeros."""
+  """Rows of `weight` (vocab, size) by index; an index outside reads zeros.
+
+  >>> Embedding(10, 4)(Tensor([[1, 2, 3]])).shape
+  (1, 3, 4)
+  """
 
   def __init__(self, vocab_size: int, embed_size: int):
     self.vocab_sz, self.embed_sz = vocab_size, embed_size
@@ -203,7 +239,12 @@ class Embedding:
 
 
 class LSTMCell:
-  """One step of an LSTM; gates in the order i, f, g, o (Hochreiter and Schmidhuber, 1997)."""
+  """One step of an LSTM; gates in the order i, f, g, o (Hochreiter and Schmidhuber, 1997).
+
+  >>> h, c = LSTMCell(3, 5)(Tensor.ones(2, 3))
+  >>> h.shape, c.shape
+  ((2, 5), (2, 5))
+  """
 
   def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
     stdv = 1.0 / math.sqrt(hidden_size)

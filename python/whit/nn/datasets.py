@@ -10,6 +10,10 @@ def mnist(device=None, fashion=False, folder: str | None = None) -> tuple[Tensor
 
   The idx.gz files are looked for in `folder`, in the folder of Debian's package dataset-fashion-mnist, and in the download cache; they are checked
   before they are used.
+
+  >>> x_train, y_train, x_test, y_test = mnist(fashion=True)
+  >>> x_train.shape, y_test.dtype
+  ((60000, 1, 28, 28), dtypes.uchar)
   """
   out = _whit.mnist(fashion, folder or "")
   return tuple(t.to(device) for t in out) if device is not None else out  # type: ignore

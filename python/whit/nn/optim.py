@@ -9,7 +9,11 @@ from whit.tensor import Tensor
 
 
 class Optimizer:
-  """Base of all optimisers: holds the parameters, the learning rate (a tensor of shape (1,)) and gradients' bookkeeping."""
+  """Base of all optimisers: holds the parameters, the learning rate (a tensor of shape (1,)) and gradients' bookkeeping.
+
+  >>> SGD([Tensor([1.0]).is_param_()], lr=0.5).lr.item()
+  0.5
+  """
 
   def __init__(self, params: list[Tensor], lr: float, device=None, fused=None):
     if lr < 0: raise ValueError(f"[optim] invalid learning rate {lr}; expected at least 0")
@@ -56,7 +60,12 @@ class Optimizer:
 
 
 class OptimizerGroup(Optimizer):
-  """Several optimisers stepped as one."""
+  """Several optimisers stepped as one.
+
+  >>> a, b = Tensor([1.0]).is_param_(), Tensor([2.0]).is_param_()
+  >>> len(OptimizerGroup(SGD([a]), Adam([b])).params)
+  2
+  """
 
   def __init__(self, *optimizers: Optimizer):  # pylint: disable=super-init-not-called
     self.optimizers = optimizers
@@ -69,19 +78,49 @@ class OptimizerGroup(Optimizer):
 
 
 def SGD(params: list[Tensor], lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, device=None, fused=None):
-  """Stochastic gradient descent with optional momentum and weight decay."""
+  """Stochastic gradient descent with optional momentum and weight decay.
+
+  >>> from whit.helpers import Context
+  >>> x = Tensor([1.0, 2.0]).is_param_()
+  >>> with Context(TRAINING=1):
+  ...   opt = SGD([x], lr=0.1)
+  ...   _ = (x * x).sum().backward()
+  ...   opt.step()
+  >>> x.numpy().round(3)
+  array([0.8, 1.6], dtype=float32)
+  """
   return LARS(params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0, device=device, fused=fused)
 
 
 def Muon(params: list[Tensor], lr=0.001, momentum=0.95, weight_decay=0.1, ns_steps=5, ns_coefficients=(3.4445, -4.775, 2.0315), nesterov=True,
          device=None, fused=False):
-  """SGD with momentum whose update is orthogonalised by Newton-Schulz (https://kellerjordan.github.io/posts/muon/)."""
+  """SGD with momentum whose update is orthogonalised by Newton-Schulz (https://kellerjordan.github.io/posts/muon/).
+
+  >>> from whit.helpers import Context
+  >>> x = Tensor([[1.0, 2.0]]).is_param_()
+  >>> with Context(TRAINING=1):
+  ...   opt = Muon([x], lr=0.1)
+  ...   _ = (x * x).sum().backward()
+  ...   opt.step()
+  >>> x.numpy().round(3)
+  array([[0.959, 1.918]], dtype=float32)
+  """
   if fused: raise ValueError("[Muon] fused is not possible: each parameter is orthogonalised on its own")
   return LARS(params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False, pre_wd=False, tcoef=0.0, device=device, fused=fused)
 
 
 class LARS(Optimizer):
-  """Layer-wise adaptive rate scaling (https://arxiv.org/abs/1708.03888)."""
+  """Layer-wise adaptive rate scaling (https://arxiv.org/abs/1708.03888).
+
+  >>> from whit.helpers import Context
+  >>> x = Tensor([1.0, 2.0]).is_param_()
+  >>> with Context(TRAINING=1):
+  ...   opt = LARS([x], lr=100)
+  ...   _ = (x * x).sum().backward()
+  ...   opt.step()
+  >>> x.numpy().round(3)
+  array([0.9, 1.8], dtype=float32)
+  """
 
   def __init__(self, params: list[Tensor], lr=0.001, momentum=0.9, weight_decay=1e-4, ns_steps=0, ns_coefficients=None, nesterov=False, classic=True,
                pre_wd=True, tcoef=0.001, device=None, fused=None):
@@ -114,17 +153,47 @@ class LARS(Optimizer):
 
 
 def AdamW(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, weight_decay=0.01, device=None, fused=None):
-  """Adam with decoupled weight decay (https://arxiv.org/abs/1711.05101)."""
+  """Adam with decoupled weight decay (https://arxiv.org/abs/1711.05101).
+
+  >>> from whit.helpers import Context
+  >>> x = Tensor([1.0, 2.0]).is_param_()
+  >>> with Context(TRAINING=1):
+  ...   opt = AdamW([x], lr=0.1)
+  ...   _ = (x * x).sum().backward()
+  ...   opt.step()
+  >>> x.numpy().round(3)
+  array([0.899, 1.898], dtype=float32)
+  """
   return LAMB(params, lr, b1, b2, eps, weight_decay, adam=True, device=device, fused=fused)
 
 
 def Adam(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, device=None, fused=None):
-  """Adam (https://arxiv.org/abs/1412.6980)."""
+  """Adam (https://arxiv.org/abs/1412.6980).
+
+  >>> from whit.helpers import Context
+  >>> x = Tensor([1.0, 2.0]).is_param_()
+  >>> with Context(TRAINING=1):
+  ...   opt = Adam([x], lr=0.1)
+  ...   _ = (x * x).sum().backward()
+  ...   opt.step()
+  >>> x.numpy().round(3)
+  array([0.9, 1.9], dtype=float32)
+  """
   return LAMB(params, lr, b1, b2, eps, 0.0, adam=True, device=device, fused=fused)
 
 
 class LAMB(Optimizer):
-  """Layer-wise adaptive moments (https://arxiv.org/abs/1904.00962); `adam=True` leaves the trust ratio out."""
+  """Layer-wise adaptive moments (https://arxiv.org/abs/1904.00962); `adam=True` leaves the trust ratio out.
+
+  >>> from whit.helpers import Context
+  >>> x = Tensor([1.0, 2.0]).is_param_()
+  >>> with Context(TRAINING=1):
+  ...   opt = LAMB([x], lr=0.1)
+  ...   _ = (x * x).sum().backward()
+  ...   opt.step()
+  >>> x.numpy().round(3)
+  array([0.842, 1.842], dtype=float32)
+  """
 
   def __init__(self, params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, adam=False, device=None, fused=None):
     super().__init__(params, lr, device, fused)

@@ -40,7 +40,14 @@ def get_parameters(obj) -> list[Tensor]:
 
 
 def load_state_dict(model, state_dict: dict[str, Tensor], strict=True, verbose=True, consume=False, realize=True) -> list[Tensor]:
-  """Replaces the model's tensors by those of the dict; a missing name is a KeyError when strict, another shape a ValueError."""
+  """Replaces the model's tensors by those of the dict; a missing name is a KeyError when strict, another shape a ValueError.
+
+  >>> from whit import nn
+  >>> a, b = nn.Linear(2, 3), nn.Linear(2, 3)
+  >>> _ = load_state_dict(a, get_state_dict(b), verbose=False)
+  >>> a.weight.tolist() == b.weight.tolist()
+  True
+  """
   out: list[Tensor] = []
   model_state = get_state_dict(model)
   if DEBUG >= 1 and len(state_dict) > len(model_state):
@@ -62,17 +69,35 @@ def load_state_dict(model, state_dict: dict[str, Tensor], strict=True, verbose=T
 
 
 def safe_load_metadata(fn: str | pathlib.Path) -> tuple[int, dict[str, Any]]:
-  """Where the data starts, and the header, of a safetensors file (https://huggingface.co/docs/safetensors)."""
+  """Where the data starts, and the header, of a safetensors file (https://huggingface.co/docs/safetensors).
+
+  >>> import tempfile
+  >>> fn = tempfile.mkdtemp() + "/w.safetensors"
+  >>> safe_save({"w": Tensor([1.0])}, fn, {"made by": "whit"})
+  >>> safe_load_metadata(fn)[1]["__metadata__"]
+  {'made by': 'whit'}
+  """
   return _whit.safe_load_metadata(str(fn))
 
 
 def safe_load(fn: str | pathlib.Path) -> dict[str, Tensor]:
-  """The tensors of a safetensors file. A file that lies about itself is refused with its name and the offset."""
+  """The tensors of a safetensors file. A file that lies about itself is refused with its name and the offset.
+
+  >>> import tempfile
+  >>> fn = tempfile.mkdtemp() + "/w.safetensors"
+  >>> safe_save({"w": Tensor([1.0])}, fn)
+  >>> safe_load(fn)["w"].tolist()
+  [1.0]
+  """
   return _whit.safe_load(str(fn))
 
 
 def safe_save(tensors: dict[str, Tensor], fn: str, metadata: dict[str, Any] | None = None):
-  """Writes a safetensors file, whole or not at all."""
+  """Writes a safetensors file, whole or not at all.
+
+  >>> import tempfile
+  >>> safe_save({"w": Tensor([1.0])}, tempfile.mkdtemp() + "/w.safetensors")
+  """
   _whit.safe_save(tensors, str(fn), {str(k): str(v) for k, v in (metadata or {}).items()})
 
 
