@@ -8,7 +8,8 @@
 #include <map>
 #include <sstream>
 
-#include "base/flags.h"
+#include "../../examples/network.h"
+#include "ir/uop.h"
 #include "runtime/counters.h"
 #include "whit/tensor.h"
 
@@ -118,6 +119,56 @@ TEST_F(PerfCounts, Assignment) {
   Tensor x = random({64, 64}), y = random({64, 64});
   check("assign in place", 1, [&] { x.assign(x * 2 + y).realize(); });
   check("set of rows", 1, [&] { x.set({Slice{3, 9}}, y[Slice{0, 6}]).realize(); });
+}
+
+struct Training {
+  Tensor images = random({64, 1, 28, 28});
+  Tensor labels = (Tensor::rand(64) * 10.0).cast(DType::Int32).realize();
+  Network network;
+  nn::Adam adam{nn::get_parameters(network), {}};
+  Training() {
+    for (Tensor& t : nn::get_parameters(network)) t.realize();
+  }
+  void step() { train_step(network, adam, images, labels, 16); }
+};
+
+TEST_F(PerfCounts, TrainingStep) {
+  Training training;
+  training.step();  // what is made once
+  check("training step of the network", 64, [&] { training.step(); });
+}
+
+TEST_F(PerfCounts, Adam) {
+  // Tensors of the network's sizes with gradients at hand: the update alone.
+  const FlagScope flags("TRAINING", int64_t{1});
+  std::vector<Tensor> params;
+  for (const IntList& shape :
+       {IntList{32, 1, 5, 5}, IntList{32}, IntList{32, 32, 5, 5}, IntList{64, 32, 3, 3}, IntList{10, 576}})
+    params.push_back(random(shape));
+  nn::Adam adam(params, {});
+  const auto step = [&] {
+    for (Tensor& p : params) p.set_grad(random(IntList(p.shape())));
+    counters().reset();
+    adam.step();
+  };
+  step();
+  check("Adam on five tensors", 3, step);
+}
+
+TEST(PerfMemory, TrainingLeavesNothing) {
+  const auto train = [] {
+    Training training;
+    for (int i = 0; i < 3; ++i) training.step();
+    TinyJit step([&](std::span<const Tensor>) {
+      return train_step(training.network, training.adam, training.images, training.labels, 16);
+    });
+    for (int i = 0; i < 5; ++i) step();
+  };
+  train();
+  const int64_t bytes = counters().mem_used.load(), nodes = live_nodes();
+  train();
+  EXPECT_EQ(counters().mem_used.load(), bytes);
+  EXPECT_EQ(live_nodes(), nodes);
 }
 
 }  // namespace
