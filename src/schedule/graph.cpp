@@ -104,6 +104,9 @@ UOp split_reduce(const UOp& r) {
   const UOp x = r.src(0);
   const int64_t n_in = x.shape().numel(), n_out = r.shape().numel();
   if (n_out == 0 || n_in / n_out < flag::REDUCEOP_SPLIT_THRESHOLD()) return r;
+  // With this many outputs the loops over them keep all cores and lanes busy; parts would only cost memory traffic.
+  constexpr int64_t kManyOutputs = 512;
+  if (n_out >= kManyOutputs) return r;
   const int64_t max_parts = std::min<int64_t>(256, (int64_t{1} << flag::REDUCEOP_SPLIT_SIZE()) / n_out);
   const auto args = r.arg().as_list();
   // The outermost reduced axis that has a divisor in reach: parts are as contiguous as can be.

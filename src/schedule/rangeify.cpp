@@ -306,7 +306,13 @@ class Rangeify {
       return d.first->scope != nest.scope && scopes_[static_cast<size_t>(d.first->scope)].contraction &&
              d.evaluations >= 4 * n_elems;
     }
-    if (n->op == Op::Unwindow) return d.evaluations > 1.5 * n_elems && d.evaluations > 10000;
+    if (n->op == Op::Unwindow) {
+      // A convolution's data gradient gets a kernel of its own where another reduce is in the nest already: a contraction
+      // is fast only by itself.
+      const bool outermost = !scopes_[static_cast<size_t>(d.first->scope)].unwindow;
+      if (outermost && nest.n_reduces + nest.n_contractions > 0 && is_unwindowed_contraction(i)) return true;
+      return d.evaluations > 1.5 * n_elems && d.evaluations > 10000;
+    }
     if (is_movement(n->op) && n->op != Op::Stack) return false;
     const Cost& c = costs_[static_cast<size_t>(i)];
     if (n->op == Op::Lanes || n->op == Op::Const || n->op == Op::Variable) return false;
@@ -318,6 +324,11 @@ class Rangeify {
     // The load that reads it from memory instead is saved.
     const double cost = c.ns + std::max(0.0F, c.load_ns - 0.25F);
     return (d.evaluations - n_elems) * cost > kLaunchNs + n_elems * (d.one_nest ? kStoreLoadSameNestNs : kStoreLoadNs);
+  }
+
+  bool is_unwindowed_contraction(int32_t i) const {
+    while (is_movement(node(i)->op) && node(i)->op != Op::Stack) i = src(i, 0);
+    return node(i)->op == Op::Reduce && is_contraction(g_, i);
   }
 
   bool should_materialise_reduce(int32_t i, const Demand& d, double n_elems) {

@@ -140,6 +140,20 @@ TEST(EngineStores, a_held_view) {
   EXPECT_EQ(values(s), (V{0, 0, 0, 0}));
 }
 
+TEST(EngineStores, a_held_expansion_keeps_what_it_expands) {
+  UOp b = buf({1, 2, 3});
+  const UOp small = b * cst(2, b);
+  const UOp large = ex(rs(small, {1, 3}), {1000, 3});
+  UOp s = after(b, b, rs(sum(large, {0}), {3}));
+  b = {};
+  const UOp y = large + cst(1, large);
+  s = engine::realize(s);
+  EXPECT_EQ(values(s), (V{2000, 4000, 6000}));
+  EXPECT_TRUE(realized(small));
+  EXPECT_FALSE(realized(large));
+  EXPECT_EQ(values(engine::realize(sh(y, {0, 1, 0, 3}))), (V{3, 5, 7}));
+}
+
 TEST(EngineStores, memory_returns_to_the_start) {
   UOp w = buf(std::vector<float>(64, 1.0F));
   const int64_t start = counters().mem_used.load();
