@@ -48,7 +48,7 @@ const Node* strip(const Node* n) {
 
 }  // namespace
 
-std::vector<Cost> estimate_costs(const Graph& g, const std::vector<char>& in_memory) {
+std::vector<Cost> estimate_costs(const Graph& g, const std::vector<char>& in_memory, double launch_ns) {
   std::vector<uint32_t> n_users(g.size(), 0);
   for (const int32_t s : g.src) ++n_users[static_cast<size_t>(s)];
   std::vector<Cost> cost(g.size());
@@ -82,7 +82,7 @@ std::vector<Cost> estimate_costs(const Graph& g, const std::vector<char>& in_mem
     // What rangeify will decide, as far as it can be seen from here. The cost of a REDUCE is not that of its body.
     const double again = (n_users[i] - 1.0) * (c.ns + std::max(0.0F, c.load_ns - kLoad));
     const bool costly = n_users[i] > 1 && !is_movement(n->op) &&
-                        (again * n_elems > kLaunchNs + n_elems * kStoreLoadNs || c.n_loads > 8 || c.n_nodes > 64);
+                        (again * n_elems > launch_ns + n_elems * kStoreLoadNs || c.n_loads > 8 || c.n_nodes > 64);
     leaf[i] = in_memory[i] || n->op == Op::Reduce || n->op == Op::Buffer || n->op == Op::After || costly;
   }
   return cost;

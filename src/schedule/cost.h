@@ -11,12 +11,12 @@ struct Cost {
   int32_t n_loads = 0, n_nodes = 0;  ///< as a tree, saturated
 };
 
-/// A kernel more; a value written and read again (also when it would be used in one kernel only).
-inline constexpr double kLaunchNs = 2500, kStoreLoadNs = 0.8, kStoreLoadSameNestNs = 1.6;
+/// An element written and read again; the same when it would otherwise stay within one kernel.
+inline constexpr double kStoreLoadNs = 0.8, kStoreLoadSameNestNs = 1.6;
 
 /// A cost a node. `in_memory` tells what is surely materialised; what is used more than once and not cheap is taken
 /// for materialised too, so costs stay local.
-std::vector<Cost> estimate_costs(const Graph& graph, const std::vector<char>& in_memory);
+std::vector<Cost> estimate_costs(const Graph& graph, const std::vector<char>& in_memory, double launch_ns);
 
 /// True for a sum over products of two broadcast operands: matmul, convolution.
 bool is_contraction(const Graph& graph, int32_t node);

@@ -6,6 +6,7 @@
 #include "base/flags.h"
 #include "ir/build.h"
 #include "ir/eval.h"
+#include "rules/linear.h"
 #include "schedule/cost.h"
 #include "schedule/index.h"
 
@@ -42,9 +43,22 @@ struct OpenNest {
   UOp store_index{}, inside{};  // with a halo: where the value goes, and where it is not zero
 };
 
-// A materialised value with zeros around it, so that windows that reach over its edge need no gate.
-struct Halo {
-  Dims before{}, dims{};
+// Where the elements of a temporary lie. Row-major, unless: there are zeros around it, so that windows that reach over
+// its edge need no gate; or its axes are ordered as what it is computed from lies, so that it is one pass over memory.
+struct Layout {
+  Dims before{}, dims{};  // by axis
+  Dims order{};           // memory axis -> axis
+
+  // Row-major place in memory; `at` is the index by axis, from the edge of the halo.
+  UOp flat(std::span<const UOp> at) const {
+    Index ordered;
+    Dims sizes;
+    for (const int64_t a : order) {
+      ordered.push_back(at[static_cast<size_t>(a)]);
+      sizes.push_back(dims[static_cast<size_t>(a)]);
+    }
+    return flatten(ordered, sizes);
+  }
 };
 
 struct StateStore {
@@ -59,7 +73,7 @@ class Rangeify {
 
   NestGraph run() {
     find_memory();
-    costs_ = estimate_costs(g_, in_memory_);
+    costs_ = estimate_costs(g_, in_memory_, limits_.launch_ns);
     find_structure();
     first_instance_.assign(g_.size(), -1);
     own_nest_.assign(g_.size(), -1);
@@ -232,18 +246,21 @@ class Rangeify {
     return static_cast<int32_t>(scopes_.size()) - 1;
   }
 
-  int32_t open_nest(int32_t i, const Shape& shape, Index& index) {
+  int32_t open_nest(int32_t i, const Shape& shape, Index& index, const Layout* layout = nullptr) {
     const int32_t id = static_cast<int32_t>(nests_.size());
     nests_.push_back({});
     OpenNest& nest = nests_.back();
     nest.node = i;
-    for (const int64_t size : shape) {
+    index.resize(shape.size());
+    for (size_t k = 0; k < shape.size(); ++k) {
+      const size_t a = layout ? static_cast<size_t>(layout->order[k]) : k;
+      const int64_t size = layout ? layout->dims[a] : shape[a];
       if (size == 1) {
-        index.push_back(idx(0));
+        index[a] = idx(0);
         continue;
       }
-      index.push_back(range(size, nest.next_range++, AxisType::Weak));
-      nest.ranges.push_back(index.back());
+      index[a] = range(size, nest.next_range++, AxisType::Weak);
+      nest.ranges.push_back(index[a]);
       nest.n_iterations *= size;
     }
     nest.scope = add_scope(-1, -1, false, false);
@@ -323,7 +340,8 @@ class Rangeify {
     if (d.evaluations <= n_elems) return false;
     // The load that reads it from memory instead is saved.
     const double cost = c.ns + std::max(0.0F, c.load_ns - 0.25F);
-    return (d.evaluations - n_elems) * cost > kLaunchNs + n_elems * (d.one_nest ? kStoreLoadSameNestNs : kStoreLoadNs);
+    return (d.evaluations - n_elems) * cost >
+           limits_.launch_ns + n_elems * (d.one_nest ? kStoreLoadSameNestNs : kStoreLoadNs);
   }
 
   bool is_unwindowed_contraction(int32_t i) const {
@@ -347,7 +365,7 @@ class Rangeify {
     }
     if (d.n_instances > 1 || d.evaluations > n_elems) {
       if (d.n_instances > 4 || nest.n_contractions > 0) return true;
-      return (d.evaluations - n_elems) * cost > kLaunchNs;
+      return (d.evaluations - n_elems) * cost > limits_.launch_ns;
     }
     // Beside a contraction there is no other reduce, now or later.
     const bool beside = nest.node != i && over_contraction_[static_cast<size_t>(nest.node)];
@@ -355,7 +373,7 @@ class Rangeify {
     if (scopes_[static_cast<size_t>(d.first->scope)].contraction) return true;
     // Few rows: each would be reduced by one thread.
     const bool epilogue = static_cast<double>(nest.n_iterations) <= n_elems;
-    return !epilogue && n_elems < 16 && n_elems * cost > 4 * kLaunchNs;
+    return !epilogue && n_elems < 16 && n_elems * cost > 4 * limits_.launch_ns;
   }
 
   // ---- backward
@@ -379,18 +397,17 @@ class Rangeify {
         return;
       }
       Index index;
-      UOp store_index, inside;
-      const Halo* halo = was_in_memory ? nullptr : find_halo(i);
-      const int32_t nest = open_nest(i, halo ? Shape(halo->dims) : n->shape, index);
+      UOp inside;
+      const Layout* layout = was_in_memory ? nullptr : find_layout(i);
+      const int32_t nest = open_nest(i, n->shape, index, layout);
       own_nest_[k] = nest;
-      if (halo) {
-        out_.buffers[static_cast<size_t>(out_.buffer_of[k])].n_elems = Shape(halo->dims).numel();
-        store_index = flatten(index, halo->dims);
+      if (layout) {
+        out_.buffers[static_cast<size_t>(out_.buffer_of[k])].n_elems = Shape(layout->dims).numel();
+        nests_[static_cast<size_t>(nest)].store_index = layout->flat(index);
         for (size_t a = 0; a < index.size(); ++a) {
-          index[a] = add_index(index[a], -halo->before[a]);
+          index[a] = add_index(index[a], -layout->before[a]);
           inside = and_gate(inside, in_range(index[a], 0, n->shape[a]));
         }
-        nests_[static_cast<size_t>(nest)].store_index = store_index;
         nests_[static_cast<size_t>(nest)].inside = inside;
       }
       const int32_t own = push_own(i, nest, index, inside);
@@ -410,27 +427,93 @@ class Rangeify {
     return k;
   }
 
-  // Zeros around a value that the windows of a contraction read beyond its edges; null when that does not pay.
-  const Halo* find_halo(int32_t i) {
+  // Null for row-major.
+  const Layout* find_layout(int32_t i) {
     const Shape& shape = node(i)->shape;
-    Halo h{Dims(shape.size(), 0), Dims(shape.begin(), shape.end())};
-    Dims after(shape.size(), 0);
+    Layout l{Dims(shape.size(), 0), Dims(shape.begin(), shape.end()), {}};
+    if (!add_halo(i, l) && !follow_source(i, l)) return nullptr;
+    if (l.order.empty())
+      for (size_t a = 0; a < shape.size(); ++a) l.order.push_back(static_cast<int64_t>(a));
+    return &(layouts_[i] = std::move(l));
+  }
+
+  // Zeros around a value that the windows of a contraction read beyond its edges; false when that does not pay.
+  bool add_halo(int32_t i, Layout& l) const {
+    const Shape& shape = node(i)->shape;
+    Dims before(shape.size(), 0), after(shape.size(), 0);
     bool pays = false;
     for (int32_t k = first_instance_[static_cast<size_t>(i)]; k >= 0; k = instances_[static_cast<size_t>(k)].next) {
       const Instance& in = instances_[static_cast<size_t>(k)];
       const auto at = index_of(in);
       for (size_t a = 0; a < shape.size(); ++a) {
         const int64_t lo = at[a].vmin(), hi = at[a].vmax();
-        if (lo < -shape[a] || hi > 2 * shape[a]) return nullptr;
+        if (lo < -shape[a] || hi > 2 * shape[a]) return false;
         if ((lo < 0 || hi >= shape[a]) && in.gate && scopes_[static_cast<size_t>(in.scope)].contraction) pays = true;
-        h.before[a] = std::max(h.before[a], -lo);
+        before[a] = std::max(before[a], -lo);
         after[a] = std::max(after[a], hi - shape[a] + 1);
       }
     }
-    if (!pays) return nullptr;
-    for (size_t a = 0; a < shape.size(); ++a) h.dims[a] += h.before[a] + after[a];
-    if (Shape(h.dims).numel() > kMaxHalo * shape.numel()) return nullptr;
-    return &(halos_[i] = std::move(h));
+    if (!pays) return false;
+    Dims dims(shape.begin(), shape.end());
+    for (size_t a = 0; a < shape.size(); ++a) dims[a] += before[a] + after[a];
+    if (Shape(dims).numel() > kMaxHalo * shape.numel()) return false;
+    l.before = std::move(before);
+    l.dims = std::move(dims);
+    return true;
+  }
+
+  // The axes of an elementwise value in the order in which its largest operand has them in memory; false when that is
+  // row-major already.
+  bool follow_source(int32_t i, Layout& l) const {
+    const Node* n = node(i);
+    const size_t rank = n->shape.size();
+    if (!is_elementwise(n->op) || rank < 2) return false;
+    Index index;
+    for (size_t a = 0; a < rank; ++a)
+      index.push_back(n->shape[a] == 1 ? idx(0) : range(n->shape[a], static_cast<int64_t>(a), AxisType::Weak));
+    for (int steps = 0;; ++steps) {
+      if (steps > 64) return false;
+      n = node(i);
+      if (in_memory_[static_cast<size_t>(i)] || n->op == Op::Buffer || n->op == Op::Reduce) break;
+      if (n->op == Op::Pad || n->op == Op::Unwindow || n->op == Op::Window) return false;
+      if (is_view(n)) {
+        index = source_index(n, index);
+        i = src(i, 0);
+      } else if (is_elementwise(n->op) && n->op != Op::Bitcast) {
+        int32_t largest = -1;
+        int64_t most = 1;
+        for (const int32_t s : g_.src_of(static_cast<size_t>(i))) {
+          int32_t base = s;
+          while (is_view(node(base))) base = src(base, 0);
+          const int64_t n_elems = node(s)->shape.empty() ? 0 : node(base)->shape.numel();
+          if (n_elems > most) most = n_elems, largest = s;
+        }
+        if (largest < 0) return false;
+        i = largest;
+      } else {
+        return false;
+      }
+    }
+    if (node(i)->op == Op::After || layouts_.contains(i)) return false;
+    const Linear flat = linear_of(flatten(index, node(i)->shape));
+    Dims stride(rank, 0);
+    for (const Linear::Term& t : flat.terms) {
+      if (t.node.op() != Op::Range || t.factor <= 0) return false;
+      stride[static_cast<size_t>(range_id(t.node.node()))] = t.factor;
+    }
+    for (size_t a = 0; a < rank; ++a) {
+      if (l.dims[a] > 1 && stride[a] == 0) return false;  // spread: there is no order to follow
+      l.order.push_back(static_cast<int64_t>(a));
+    }
+    // An axis of size 1 stays where it is.
+    for (size_t a = 0; a < rank; ++a)
+      if (l.dims[a] == 1) stride[a] = a == 0 ? INT64_MAX : stride[a - 1];
+    std::stable_sort(l.order.begin(), l.order.end(), [&](int64_t a, int64_t b) {
+      return stride[static_cast<size_t>(a)] > stride[static_cast<size_t>(b)];
+    });
+    for (size_t a = 0; a < rank; ++a)
+      if (l.order[a] != static_cast<int64_t>(a)) return true;
+    return false;
   }
 
   void count_loads(int32_t i) {
@@ -744,7 +827,7 @@ class Rangeify {
     const Node* n = node(in.node);
     const auto at = index_of(in);
     UOp gate;
-    if (const auto h = halos_.find(in.node); h != halos_.end()) {
+    if (const auto h = layouts_.find(in.node); h != layouts_.end()) {
       Index shifted;
       UOp inside;
       for (size_t a = 0; a < at.size(); ++a) {
@@ -752,7 +835,7 @@ class Rangeify {
         if (shifted[a].vmin() < 0 || shifted[a].vmax() >= h->second.dims[a]) gate = in.gate;
         inside = and_gate(inside, in_range(at[a], 0, n->shape[a]));
       }
-      const UOp l = load_from(buffer, flatten(shifted, h->second.dims), gate);
+      const UOp l = load_from(buffer, h->second.flat(shifted), gate);
       if (inside) zero_where_not_[l.node()] = inside;
       return l;
     }
@@ -1001,7 +1084,7 @@ class Rangeify {
   std::unordered_map<int32_t, int32_t> copies_{};
   std::vector<char> over_contraction_{};            // by node: elementwise over one that nobody else uses
   std::unordered_map<int32_t, int32_t> relu_of_{};  // condition -> WHERE
-  std::unordered_map<int32_t, Halo> halos_{};
+  std::unordered_map<int32_t, Layout> layouts_{};
   std::unordered_map<const Node*, UOp> zero_where_not_{};  // loads from halos
   std::vector<Index> index_pool_{};
   std::unordered_map<uint64_t, SmallVec<uint32_t, 1>> index_ids_{};

@@ -71,6 +71,7 @@ struct Forced {
 struct RangeifyLimits {
   int max_buffers = 31;
   int max_nodes = 4000;
+  double launch_ns = 2500;  ///< what one kernel more costs
 };
 
 NestGraph rangeify(const Graph& graph, const Forced& forced, const RangeifyLimits& limits, uint16_t default_device);

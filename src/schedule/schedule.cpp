@@ -4,6 +4,7 @@
 // own target at other places, and a state that is read after its memory had to be overwritten.
 #include "schedule/schedule.h"
 
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 
@@ -23,8 +24,11 @@ constexpr int kMaxAttempts = 64;
 constexpr int kDefaultMaxBuffers = 31;
 constexpr size_t kMaxCached = 2048;
 
+std::atomic<double> launch_cost{RangeifyLimits().launch_ns};
+
 RangeifyLimits limits() {
   RangeifyLimits l;
+  l.launch_ns = launch_cost.load();
   l.max_buffers = flag::MAX_KERNEL_BUFFERS() > 0 ? static_cast<int>(flag::MAX_KERNEL_BUFFERS()) : kDefaultMaxBuffers;
   return l;
 }
@@ -36,6 +40,7 @@ Key128 structure_key(const Graph& g, uint16_t default_device) {
   const auto small = [&](int32_t v) { bytes.append(reinterpret_cast<const char*>(&v), sizeof v); };
   number(flag::MAX_KERNEL_BUFFERS());
   number(flag::NO_MEMORY_PLANNER());
+  number(static_cast<int64_t>(launch_cost.load()));
   bytes += device_name(default_device);
   for (size_t i = 0; i < g.size(); ++i) {
     const Node* n = g.nodes[i];
@@ -185,6 +190,8 @@ BoundSchedule make_schedule(std::span<const UOp> roots, uint16_t default_device)
   }
   return bound;
 }
+
+void set_launch_cost(double ns) { launch_cost.store(ns); }
 
 void clear_schedule_cache() {
   std::lock_guard lock(cache().mutex);

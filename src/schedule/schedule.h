@@ -77,6 +77,9 @@ struct BoundSchedule {
 /// errors: Runtime for a kernel that would touch two devices, NotImplemented
 BoundSchedule make_schedule(std::span<const UOp> roots, uint16_t default_device);
 
+/// Replaces the estimate of what a kernel launch costs. For tests: with 0 small tensors are scheduled as large ones.
+void set_launch_cost(double ns);
+
 /// Forgets all cached schedules; tests and memory accounting.
 void clear_schedule_cache();
 int64_t schedule_cache_size();

@@ -215,14 +215,23 @@ void run_one(uint32_t seed) {
   }
 }
 
-TEST(ScheduleFuzz, random_graphs) {
+void run_many() {
   const char* seconds = std::getenv("WHIT_FUZZ_SECONDS");
   const char* first = std::getenv("WHIT_FUZZ_SEED");
   const int64_t end = os::now_ns() + (seconds ? std::atoll(seconds) : 2) * 1000000000;
   uint32_t seed = first ? static_cast<uint32_t>(std::atoll(first)) : 1;
   int n = 0;
-  for (; n < (seconds ? 1 << 30 : 1500) && os::now_ns() < end && !HasFailure(); ++n) run_one(seed++);
+  for (; n < (seconds ? 1 << 30 : 1500) && os::now_ns() < end && !testing::Test::HasFailure(); ++n) run_one(seed++);
   printf("%d graphs\n", n);
+}
+
+TEST(ScheduleFuzz, random_graphs) { run_many(); }
+
+// Decisions are made as for large tensors.
+TEST(ScheduleFuzz, random_graphs_as_if_large) {
+  set_launch_cost(0);
+  run_many();
+  set_launch_cost(2500);
 }
 
 }  // namespace
