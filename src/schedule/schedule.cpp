@@ -168,6 +168,7 @@ Cache& cache() {
 BoundSchedule make_schedule(std::span<const UOp> roots, uint16_t default_device) {
   for (const UOp& root : roots) verify_if_asked(root, Level::Tensor, "building");
   const Graph g(prepare(roots));
+  for (const UOp& root : g.roots) verify_if_asked(root, Level::Tensor, "preparing");
   BoundSchedule bound;
   for (const Node* n : g.nodes)
     if (n->op == Op::Buffer) bound.inputs.emplace_back(n);
