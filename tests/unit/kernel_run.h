@@ -1,5 +1,7 @@
 // Compiles and calls kernels that tests build by hand.
 #pragma once
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,13 +21,15 @@ struct CompiledKernel {
   std::string source;
 };
 
-/// `renderer` is "llvm" or "c".
-inline CompiledKernel compile_kernel(const UOp& program, const std::string& renderer) {
-  static const std::string arch = host_cpu_arch();
-  static const std::shared_ptr<Compiler> llvm = make_llvm_compiler(arch), c = make_c_compiler(arch);
+/// `renderer` is "llvm" or "c"; `arch` must be one that this machine can run.
+inline CompiledKernel compile_kernel(const UOp& program, const std::string& renderer,
+                                     const std::string& arch = host_cpu_arch()) {
+  static std::map<std::string, std::shared_ptr<Compiler>> compilers;
+  std::shared_ptr<Compiler>& compiler = compilers[renderer + arch];
+  if (!compiler) compiler = renderer == "llvm" ? make_llvm_compiler(arch) : make_c_compiler(arch);
   CompiledKernel k;
   k.source = renderer_by_name(renderer).render(program, "k", host_target());
-  k.object = LoadedObject::load((renderer == "llvm" ? llvm : c)->compile("k", k.source), "test");
+  k.object = LoadedObject::load(compiler->compile("k", k.source), "test");
   k.call = reinterpret_cast<KernelFn>(k.object->must_find("k"));
   return k;
 }

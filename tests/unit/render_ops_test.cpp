@@ -129,6 +129,32 @@ std::vector<std::vector<char>> run(const CompiledKernel& k, std::vector<std::vec
 
 class RenderOps : public ::testing::TestWithParam<DType> {};
 
+void check_outputs(const std::vector<Case>& cases, DType dt, const std::vector<std::vector<char>>& in,
+                   const std::vector<std::vector<char>>& outs, const std::string& where) {
+  for (size_t c = 0; c < cases.size(); ++c) {
+    int n_wrong = 0;
+    for (int64_t i = 0; i < kElems && n_wrong < 3; ++i) {
+      Scalar s[4];
+      for (size_t j = 0; j < 4; ++j) s[j] = read_element(j == 3 ? DType::Bool : dt, in[j].data(), i);
+      const Scalar args_where[] = {s[3], s[0], s[1]};
+      const std::span<const Scalar> args = cases[c].op == Op::Where
+                                               ? std::span<const Scalar>(args_where)
+                                               : std::span<const Scalar>(s, static_cast<size_t>(cases[c].arity));
+      const Scalar want = eval_scalar(cases[c].op, cases[c].out, args);
+      const Scalar got = read_element(cases[c].out, outs[c].data(), i);
+      char bytes[8];
+      write_element(cases[c].out, bytes, 0, want);
+      const auto size = static_cast<size_t>(n_bytes(cases[c].out));
+      if (std::memcmp(bytes, outs[c].data() + static_cast<size_t>(i) * size, size) != 0 && !both_nan(got, want)) {
+        ++n_wrong;
+        ADD_FAILURE() << name(cases[c].op) << " " << name(dt) << " to " << name(cases[c].out) << where << ": x "
+                      << s[0].as_double() << " y " << s[1].as_double() << " z " << s[2].as_double() << " cond "
+                      << s[3].i << ": " << got.as_double() << ", not " << want.as_double();
+      }
+    }
+  }
+}
+
 TEST_P(RenderOps, EveryOpIsItsSemantics) {
   const DType dt = GetParam();
   const std::vector<Case> cases = cases_of(dt);
@@ -138,33 +164,27 @@ TEST_P(RenderOps, EveryOpIsItsSemantics) {
     for (const char* renderer : {"llvm", "c"}) {
       if (renderer[0] == 'c' && lanes == 4) continue;
       const CompiledKernel k = testing::compile_kernel(make_program(dt, lanes, cases), renderer);
-      const auto outs = run(k, in, cases, lanes);
-      for (size_t c = 0; c < cases.size(); ++c) {
-        int n_wrong = 0;
-        for (int64_t i = 0; i < kElems && n_wrong < 3; ++i) {
-          Scalar s[4];
-          for (size_t j = 0; j < 4; ++j) s[j] = read_element(j == 3 ? DType::Bool : dt, in[j].data(), i);
-          const Scalar args_where[] = {s[3], s[0], s[1]};
-          const std::span<const Scalar> args = cases[c].op == Op::Where
-                                                   ? std::span<const Scalar>(args_where)
-                                                   : std::span<const Scalar>(s, static_cast<size_t>(cases[c].arity));
-          const Scalar want = eval_scalar(cases[c].op, cases[c].out, args);
-          const Scalar got = read_element(cases[c].out, outs[c].data(), i);
-          char bytes[8];
-          write_element(cases[c].out, bytes, 0, want);
-          const auto size = static_cast<size_t>(n_bytes(cases[c].out));
-          if (std::memcmp(bytes, outs[c].data() + static_cast<size_t>(i) * size, size) != 0 && !both_nan(got, want)) {
-            ++n_wrong;
-            ADD_FAILURE() << name(cases[c].op) << " " << name(dt) << " to " << name(cases[c].out) << " lanes " << lanes
-                          << " by " << renderer << ": x " << s[0].as_double() << " y " << s[1].as_double() << " z "
-                          << s[2].as_double() << " cond " << s[3].i << ": " << got.as_double() << ", not "
-                          << want.as_double();
-          }
-        }
-      }
+      check_outputs(cases, dt, in, run(k, in, cases, lanes), fmt::format(", lanes {} by {}", lanes, renderer));
     }
   }
 }
+
+#if defined(__x86_64__)
+// The bits do not depend on the machine: neither on the width of its vectors nor on what it has instructions for.
+TEST_P(RenderOps, OlderMachinesHaveTheSameBits) {
+  const DType dt = GetParam();
+  const std::vector<Case> cases = cases_of(dt);
+  const std::vector<std::vector<char>> in = {make_input(dt, 1), make_input(dt, 2), make_input(dt, 3),
+                                             make_input(DType::Bool, 4)};
+  for (const char* arch : {"x86_64,x86-64", "x86_64,haswell"}) {
+    if (std::string_view(arch).ends_with("haswell") && !__builtin_cpu_supports("avx2")) continue;
+    for (const int64_t lanes : {0, 8}) {
+      const CompiledKernel k = testing::compile_kernel(make_program(dt, lanes, cases), "llvm", arch);
+      check_outputs(cases, dt, in, run(k, in, cases, lanes), fmt::format(", lanes {} on {}", lanes, arch));
+    }
+  }
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(AllDtypes, RenderOps, ::testing::ValuesIn(kStored),
                          [](const auto& i) { return std::string(name(i.param)); });
