@@ -3,6 +3,8 @@
 
 #include <unordered_set>
 
+#include "base/flags.h"
+#include "base/text.h"
 #include "ir/build.h"
 #include "rules/decompose_tables.h"
 
@@ -106,9 +108,26 @@ class ListRewriter {
   std::vector<std::vector<const Node*>> scopes_;
 };
 
+// What the flags leave of a target's abilities.
+Caps allowed(Caps caps) {
+  if (flag::TRANSCENDENTAL() >= 2)
+    for (const Op op : {Op::Exp2, Op::Log2, Op::Sin}) caps.ops.reset(static_cast<size_t>(op));
+  if (flag::EMULATED_DTYPES().empty()) return caps;
+  for (const std::string& text : split(flag::EMULATED_DTYPES(), ',')) {
+    if (text.empty()) continue;
+    const DType dt = dtype_by_name(text);
+    WHIT_USER(is_fp8(dt) || dt == DType::Float16 || dt == DType::BFloat16, NotImplemented,
+              "EMULATED_DTYPES={}: only float16, bfloat16 and the float8 types can be emulated", text);
+    caps.arith.reset(static_cast<size_t>(dt));
+    caps.converts.reset(static_cast<size_t>(dt));
+  }
+  return caps;
+}
+
 }  // namespace
 
-UOp decompose(const UOp& root, const Caps& caps) {
+UOp decompose(const UOp& root, const Caps& target) {
+  const Caps caps = allowed(target);
   RewriteOptions options;
   options.name = "decompose";
   options.ctx = const_cast<Caps*>(&caps);

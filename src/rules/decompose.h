@@ -22,7 +22,9 @@ struct Caps {
 };
 
 /// The same graph with every value expressed in the ops of `caps`; idempotent. To be called when REDUCEs are registers
-/// or about to be: a REDUCE itself is kept, so the op that joins its values must pass through here too.
+/// or about to be: a REDUCE itself is kept, so the op that joins its values must pass through here too. Of a LINEAR the
+/// order is kept; what is new is listed right before the item that needs it. Flags: EMULATED_DTYPES, TRANSCENDENTAL.
+/// errors: Attribute or NotImplemented for a dtype of EMULATED_DTYPES that is unknown or cannot be emulated
 UOp decompose(const UOp& sink, const Caps& caps);
 
 }  // namespace whit

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <random>
 
+#include "base/flags.h"
 #include "ir/eval.h"
 #include "kernel_run.h"
 
@@ -170,6 +171,19 @@ TEST_P(DecomposeNarrow, EveryOpIsRoundedOnce) {
     if (other != dt) cases.push_back({Op::Cast, dt, other, 1});
   for (const DType other : {DType::Bool, DType::Float32, DType::Float64}) cases.push_back({Op::Cast, dt, other, 1});
   check(cases);
+}
+
+TEST(Decompose, Float16ByBits) {
+  const FlagScope emulated("EMULATED_DTYPES", "float16");
+  std::vector<Case> cases;
+  for (const Op op : {Op::Add, Op::Mul, Op::Fdiv}) cases.push_back({op, DType::Float16, DType::Float16, 2});
+  for (const DType dt : {DType::Float32, DType::Float64}) {
+    cases.push_back({Op::Cast, DType::Float16, dt, 1});
+    check({{Op::Cast, dt, DType::Float16, 1}});
+  }
+  check(cases);
+  const FlagScope wrong("EMULATED_DTYPES", "int64");
+  EXPECT_THROW(decompose(idx(0), renderer_by_name("llvm").caps), Error);
 }
 
 TEST(Decompose, WideFloats) {
