@@ -185,7 +185,7 @@ Dims ceil_pads(const Tensor& x, const PoolSizes& s) {
     const size_t at = 2 * (s.n - 1 - i);
     const int64_t size = x.shape()[x.ndim() - s.n + i], before = s.pads[at], after = s.pads[at + 1];
     const int64_t reach = s.dilation[i] * (s.k[i] - 1) + 1, room = size + before + after - reach;
-    if (room < 0) continue;
+    if (room + s.stride[i] - 1 < 0) continue;
     int64_t n_out = (room + s.stride[i] - 1) / s.stride[i] + 1;
     if ((n_out - 1) * s.stride[i] >= size + before) --n_out;
     out[at + 1] = after + std::max<int64_t>(0, (n_out - 1) * s.stride[i] + reach - (size + before + after));
