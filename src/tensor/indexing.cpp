@@ -68,10 +68,16 @@ Tensor take_slice(const Tensor& x, size_t axis, const Slice& s) {
   });
 }
 
+bool is_mask(const Index& i) {
+  return i.kind() == Index::Kind::Values && i.as_tensor().dtype() == DType::Bool && i.as_tensor().ndim() > 0;
+}
+
 Parsed parse(const Tensor& self, std::span<const Index> indices) {
   size_t n_used = 0, n_dots = 0;
   for (const Index& i : indices) {
-    n_used += i.kind() != Index::Kind::Dots && i.kind() != Index::Kind::Axis;
+    n_used += i.kind() == Index::Kind::Dots || i.kind() == Index::Kind::Axis ? 0
+              : is_mask(i)                                                   ? i.as_tensor().ndim()
+                                                                             : 1;
     n_dots += i.kind() == Index::Kind::Dots;
   }
   WHIT_USER(n_dots <= 1, Index, "[getitem] {} ellipses; an index can only have a single one", n_dots);
@@ -104,6 +110,17 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
         break;
       case Index::Kind::Values: {
         const Tensor& t = i.as_tensor();
+        if (is_mask(i)) {
+          // Its true places, read now: one index tensor for each of its axes.
+          for (size_t k = 0; k < t.ndim(); ++k)
+            WHIT_USER(t.shape()[k] == p.view.shape()[axis + k], Index,
+                      "[getitem] mask {} for the axes from {} of shape {}", t.shape().str(), seen, self.shape().str());
+          const Tensor places = t.nonzero();
+          for (size_t k = 0; k < t.ndim(); ++k)
+            p.tensors.push_back({axis++, places.get({Slice{}, static_cast<int64_t>(k)})});
+          seen += t.ndim();
+          break;
+        }
         WHIT_USER(is_int(t.dtype()), Index, "[getitem] index tensor of {}; expected integers", name(t.dtype()));
         const auto a = self.device(), b = t.device();
         WHIT_USER(!a || !b || *a == *b, Runtime, "[getitem] the index is on {}, the tensor on {}", *b, *a);
@@ -211,6 +228,8 @@ Tensor& Tensor::set(std::span<const Index> indices, const Tensor& value) {
   must_be_defined("setitem", *this);
   WHIT_USER(!is_weak(dtype()), Runtime, "[setitem] the tensor is {}, which cannot be stored", name(dtype()));
   const Tensor v = as_value(*this, value);
+  if (indices.size() == 1 && is_mask(indices[0]) && v.numel() == 1 && indices[0].as_tensor().shape() == shape())
+    return assign(indices[0].as_tensor().where(v.reshape(Dims()), *this));  // needs no count
   const Parsed p = parse(*this, indices);
   if (!p.tensors.empty()) {
     const Joined j = join(p);

@@ -288,8 +288,15 @@ std::pair<Tensor, Tensor> Tensor::sort(int64_t dim, bool descending) const {
     same = same | (x.isnan() & y.isnan());
   }
   const Tensor rank = (before | (same & j.lt(i))).sum(-1).contiguous();  // [.., i]
-  // index[r] = the i with rank r
-  const Tensor at = rank.unsqueeze(-2).eq(i).where(j, constant_int(0, j.dtype())).sum(-1).cast(DType::Int32);
+  // index[rank] = i, in every row
+  const int64_t rows = t.numel() / n;
+  const DType dt = t.numel() <= INT32_MAX ? DType::Int32 : DType::Int64;
+  const Tensor offset = arange(0, rows, 1, dt).reshape({rows, 1}) * n;
+  const Tensor place = (rank.reshape({rows, n}).cast(dt) + offset).flatten();
+  const Tensor numbers = arange(0, n, 1, DType::Int32).expand({rows, n}).flatten();
+  const Tensor none = full({rows * n}, 0, {.dtype = DType::Int32, .buffer = false});
+  const Tensor at = wrap(UOp::make(Op::Scatter, DType::Int32, {none.uop(), place.uop(), numbers.uop()}, Arg("set")))
+                        .reshape(t.shape());
   const Tensor index = at.contiguous();
   return {t.gather(-1, index).transpose(a, -1), index.transpose(a, -1)};
 }

@@ -70,6 +70,17 @@ TEST(TensorIndexing, ByTensors) {
   expect_tensor(f32({1, 2, 3, 4}, {2, 2}).gather(1, i32({1, 0}, {2, 1})), {2, 1}, {2, 3});
 }
 
+TEST(TensorIndexing, ByMasks) {
+  Tensor x = f32({1, -2, 3, -4}, {2, 2});
+  expect_tensor(x[x.lt(0)], 2, {-2, -4});
+  expect_tensor(x[f32({0, 1}, 2).gt(0)], {1, 2}, {3, -4});
+  expect_tensor(x.get({0, f32({0, 1}, 2).gt(0)}), 1, {-2});
+  x.set({x.lt(0)}, 0.0);
+  expect_tensor(x, {2, 2}, {1, 0, 3, 0});
+  x.set({x.gt(0)}, f32({7, 8}, 2));
+  expect_tensor(x, {2, 2}, {7, 0, 8, 0});
+}
+
 TEST(TensorIndexing, Scatter) {
   const Tensor z = Tensor::zeros({3});
   const Tensor i = i32({1, 1, 2}, 3), v = f32({1, 2, 3}, 3);
