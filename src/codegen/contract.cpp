@@ -226,7 +226,7 @@ ContractPlan plan_contraction(const Nest& nest, const Contraction& c, const Targ
       if (p.pack) p.cycles += n_packed * again * (contiguous ? 0.25 : 1.2);
       const Stride s = stride_of(out, lane);
       const double n_stored = product(c.own[0]) * product(c.own[1]) * product(c.batch);
-      p.cycles += n_stored * (s.linear && s.value == 1 ? 0.15 : 1.3);
+      p.cycles += n_stored * (s.linear && s.value == 1 ? 0.15 : 0.8);
       if (p.cycles < best.cycles) best = p;
     }
   }
@@ -421,8 +421,11 @@ class Builder {
       inner_.insert(inner_.end(), copies.begin(), copies.end());
       if (panel) ranges.push_back(panel);
       std::vector<UOp> terms;
+      // Unrolled, the loads of several terms want registers at once.
+      const bool roomy =
+          s.unroll <= 2 && product(copies) * static_cast<double>(s.unroll) * 8 <= 5 * target_.n_vector_registers;
       for (size_t i = 0; i < summed.size(); ++i) {
-        const bool unrolled = i + 1 == summed.size() && size_of(summed[i]) <= 8;
+        const bool unrolled = i + 1 == summed.size() && size_of(summed[i]) <= 8 && roomy;
         terms.push_back(with_type(summed[i], unrolled ? AxisType::Unroll : AxisType::Reduce));
         at[summed[i].node()] = terms.back();
       }

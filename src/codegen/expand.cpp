@@ -167,9 +167,72 @@ class Expander {
     at = contiguous(at, lanes);
     lanes = std::max(lanes, at.src(1).shape().empty() ? lanes : n_lanes(at.src(1)));
     if (at.n_src() == 3) lanes = std::max(lanes, n_lanes(at.src(2)));
-    const UOp s = whit::store(at, spread(value, lanes));
+    value = spread(value, lanes);
+    if (store_lanes(at, value, block)) return;
+    const UOp s = whit::store(at, value);
     tree_.pin(s, block);
     tree_.stores.push_back(s);
+  }
+
+  // Lanes that lie a constant stride apart are stored one by one: a scatter instruction takes several times as long.
+  bool store_lanes(const UOp& at, const UOp& value, const Block* block) {
+    const Strided s = strided(at.src(1));
+    if (!s.lanes) return false;
+    const int64_t n = s.lanes.shape()[0];
+    std::vector<UOp> stores;
+    for (int64_t l = 0; l < n; ++l) {
+      UOp gate;
+      if (at.n_src() == 3) {
+        gate = lane_of(at.src(2), l);
+        if (is_const_int(gate, 0)) continue;
+      }
+      Affine flat = s.rest;
+      flat.constant += l * s.stride;
+      const UOp lane = UOp::make(Op::Lane, value.dtype(), {value}, l);
+      stores.push_back(whit::store(index(at.src(0), build_affine(flat, at.src(1).dtype()), gate), lane));
+    }
+    for (const UOp& st : stores) {
+      tree_.pin(st, block);
+      tree_.stores.push_back(st);
+    }
+    return true;
+  }
+
+  // What a small vector of bools is in one lane.
+  static UOp lane_of(const UOp& gate, int64_t l) {
+    if (gate.shape().empty()) return gate;
+    std::unordered_map<const Node*, UOp> done;
+    std::vector<UOp> src;
+    for (const Node* n : toposort(gate)) {
+      if (n->op == Op::Lanes) {
+        done.emplace(n, constant(n->dtype, l));
+        continue;
+      }
+      src.clear();
+      for (const Node* m : n->src()) src.push_back(done.at(m));
+      done.emplace(n, n->shape.empty() ? UOp(n) : make_folded(n->op, n->dtype, src, n->arg));
+    }
+    return done.at(gate.node());
+  }
+
+  // rest + stride * LANES; no lanes when a vector of indices is something else.
+  struct Strided {
+    UOp lanes{};
+    int64_t stride = 0;
+    Affine rest{};
+  };
+  static Strided strided(const UOp& flat) {
+    Strided s;
+    if (flat.shape().empty()) return s;
+    s.rest = affine_of(flat);
+    for (const Term& t : s.rest.terms)
+      if (!t.factor.shape().empty()) {
+        if (s.lanes || t.factor.op() != Op::Lanes) return {};
+        s.lanes = t.factor;
+        s.stride = t.coef;
+      }
+    if (s.lanes) s.rest.add(s.lanes, -s.stride);
+    return s;
   }
 
   // ---- accumulators placed in the output
@@ -250,6 +313,7 @@ class Expander {
         UOp at = src[0];
         if (at.op() != Op::Index) break;
         if (at.n_src() == 3 && is_const_int(at.src(2), 0)) return constant(n->dtype, 0);
+        if (const UOp every_second = load_every_second(at)) return every_second;
         int64_t lanes = 1;
         at = contiguous(at, lanes);
         return UOp::make(Op::Load, n->dtype, {at}, lanes > 1 ? Arg(lanes) : Arg());
@@ -258,6 +322,27 @@ class Expander {
         break;
     }
     return make_folded(n->op, n->dtype, src, n->arg);
+  }
+
+  // Every second element, from two contiguous vectors that end where the last one is: a shuffle instead of a gather.
+  static UOp load_every_second(const UOp& at) {
+    const Strided s = strided(at.src(1));
+    if (!s.lanes || s.stride != 2 || (at.n_src() == 3 && !at.src(2).shape().empty())) return {};
+    const int64_t n = s.lanes.shape()[0];
+    if (n < 4 || n % 2 != 0) return {};
+    UOp half[2];
+    for (const int64_t i : {0, 1}) {
+      Affine first = s.rest;
+      first.constant += i * (n - 1);
+      const UOp flat = build_affine(first, at.src(1).dtype());
+      half[i] = UOp::make(Op::Load, at.dtype(), {index(at.src(0), flat, at.n_src() == 3 ? at.src(2) : UOp())}, n);
+    }
+    std::vector<UOp> picked;
+    for (int64_t l = 0; l < n; ++l) {
+      const bool low = l < n / 2;
+      picked.push_back(UOp::make(Op::Lane, at.dtype(), {half[low ? 0 : 1]}, 2 * l - (low ? 0 : n - 1)));
+    }
+    return UOp::make(Op::Vec, at.dtype(), picked);
   }
 
   // Consecutive lanes are addressed by their first; `lanes` is then their number. Other vectors of addresses stay.

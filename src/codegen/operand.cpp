@@ -245,7 +245,7 @@ UOp read_tile(const Operand& x, const Tile& t, const RangeMap& map, int64_t lane
     if (last && size >= 4) {
       // The innermost dimension is filled in vectors; its padding is zero.
       int64_t l = lanes;
-      while (l > 4 && (size + l - 1) / l * l > size + size / 4) l /= 2;
+      while (l > 4 && (size + l - 1) / l * l > size + (size <= lanes ? size * 2 / 3 : size / 4)) l /= 2;
       const UOp o = fresh_range((size + l - 1) / l, AxisType::Loop), v = fresh_range(l, AxisType::Lane);
       u = o * l + v;
       if (size % l != 0) beyond = lt(u, size);

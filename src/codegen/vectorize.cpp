@@ -71,7 +71,8 @@ double lane_cost(const Node* n, const UOp& r, double lanes) {
   const double gate = at->n_src > 2 && depends(at->src()[2], r) ? 2 / lanes : 0;
   if (s.linear && (s.value == 1 || s.value == 0)) return 1 / lanes + gate;
   if (s.linear && s.value == 2 && n->op == Op::Load && at->n_src == 2) return 3 / lanes;
-  return (s.linear ? 1.3 : 2) + (n->op == Op::Store ? 0.4 : 0) + gate;
+  if (n->op == Op::Store) return (s.linear ? 1.1 : 2.5) + gate;
+  return (s.linear ? 1.3 : 2) + gate;
 }
 
 int64_t widest_bytes(const std::vector<const Node*>& nodes, const UOp& r) {
