@@ -14,7 +14,10 @@ int64_t floor_remainder(int64_t a, int64_t b) {
   const int64_t t = a % b;
   return t != 0 && (t < 0) != (b < 0) ? t + b : t;
 }
-int64_t ceil_quotient(int64_t a, int64_t b) { return -floor_quotient(-a, b); }
+int64_t ceil_quotient(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return a % b != 0 && (a < 0) == (b < 0) ? q + 1 : q;
+}
 
 bool is_int_const(const UOp& u) { return u.is_const() && !u.arg().is_invalid(); }
 bool is_finite(const UOp& u) { return u.vmin() != INT64_MIN && u.vmax() != INT64_MAX; }
@@ -186,13 +189,11 @@ bool recombine(Linear& l) {
 UOp compare_with_zero(Op op, const Linear& d) {
   Linear left, right;
   for (const auto& t : d.terms) {
-    if (t.factor == INT64_MIN) return {};
     if (t.factor > 0)
       left.terms.push_back(t);
     else
       right.terms.push_back({t.node, -t.factor});
   }
-  if (d.constant == INT64_MIN) return {};
   if (right.terms.empty() || !left.terms.empty()) {
     right.constant = -d.constant;
   } else if (op == Op::CmpLt) {
@@ -207,13 +208,17 @@ UOp compare_with_zero(Op op, const Linear& d) {
 
 }  // namespace
 
-void Linear::add_constant(int64_t value) { ok &= !__builtin_add_overflow(constant, value, &constant); }
+// INT64_MIN counts as too large: it has no negative.
+void Linear::add_constant(int64_t value) {
+  ok &= !__builtin_add_overflow(constant, value, &constant) && constant != INT64_MIN;
+}
 
 void Linear::add(const UOp& node, int64_t factor) {
   if (factor == 0) return;
+  ok &= factor != INT64_MIN;
   for (Term& t : terms) {
     if (!(t.node == node)) continue;
-    ok &= !__builtin_add_overflow(t.factor, factor, &t.factor);
+    ok &= !__builtin_add_overflow(t.factor, factor, &t.factor) && t.factor != INT64_MIN;
     if (t.factor == 0) terms.erase(&t);
     return;
   }
@@ -279,24 +284,17 @@ Linear linear_of(const UOp& u) {
         work.push_back({a.src(0), t.factor});
         break;
       case Op::Sub:
-        if (t.factor == INT64_MIN) {
-          out.ok = false;
-          break;
-        }
         work.push_back({a.src(1), -t.factor});
         work.push_back({a.src(0), t.factor});
         break;
       case Op::Neg:
-        if (t.factor == INT64_MIN)
-          out.ok = false;
-        else
-          work.push_back({a.src(0), -t.factor});
+        work.push_back({a.src(0), -t.factor});
         break;
       case Op::Mul: {
         const size_t c = is_int_const(a.src(1)) ? 1 : 0;
         if (!is_int_const(a.src(c))) {
           out.add(a, t.factor);
-        } else if (__builtin_mul_overflow(t.factor, const_int(a.src(c)), &f)) {
+        } else if (__builtin_mul_overflow(t.factor, const_int(a.src(c)), &f) || f == INT64_MIN) {
           out.ok = false;
         } else {
           work.push_back({a.src(1 - c), f});
@@ -446,7 +444,7 @@ UOp linear_mod(const UOp& x, int64_t c) {
 UOp linear_compare(Op op, const UOp& a, const UOp& b) {
   Linear d = linear_of(a);
   d.add(linear_of(b), -1);
-  if (!d.ok || d.constant == INT64_MIN) return {};
+  if (!d.ok) return {};
   if (const auto r = d.bounds()) {
     if (op == Op::CmpLt && r->hi < 0) return const_bool(true);
     if (op == Op::CmpLt && r->lo >= 0) return const_bool(false);
@@ -486,7 +484,7 @@ UOp linear_compare(Op op, const UOp& a, const UOp& b) {
       int64_t scaled;
       if (__builtin_mul_overflow(minus ? limit - 1 : limit, c, &scaled) || scaled == INT64_MAX) break;
       Linear inner = linear_of(d.terms[0].node.src(0));
-      if (!inner.ok || inner.constant == INT64_MIN) break;
+      if (!inner.ok) break;
       Linear next;
       next.add(inner, minus ? -1 : 1);
       int64_t next_limit = scaled + (minus ? 1 : 0);
