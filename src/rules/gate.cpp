@@ -217,12 +217,14 @@ constexpr Rule kGates[] = {
               const UOp yes = given(at[i], at[p]);
               const UOp no = substitute_open(at[j], {{at.raw(p), const_bool(false)}});
               return yes == at[i] && no == at[j] ? UOp() : where(at[p], yes, no);
-            }),
+            })
+        .grows("what the branches shared may be in one of them only"),
     rule_fn("gate", op(Op::Index, x, i, p),
             [](const Match& at, RuleCtx&) -> UOp {
               const UOp flat = given(at[i], at[p]);
               return flat == at[i] && !is_const_int(at[p], 1) ? UOp() : index(at[x], flat, at[p]);
-            }),
+            })
+        .grows("what address and gate shared may be in one of them only"),
     rule("load-never", op(Op::Load, op(Op::Index, x, y, 0)), 0),
 };
 
