@@ -474,7 +474,8 @@ class Rangeify {
     for (int steps = 0;; ++steps) {
       if (steps > 64) return false;
       n = node(i);
-      if (in_memory_[static_cast<size_t>(i)] || n->op == Op::Buffer || n->op == Op::Reduce) break;
+      const bool in_memory = in_memory_[static_cast<size_t>(i)] && steps > 0;
+      if (in_memory || n->op == Op::Buffer || n->op == Op::Reduce) break;
       if (n->op == Op::Pad || n->op == Op::Unwindow || n->op == Op::Window) return false;
       if (is_view(n)) {
         index = source_index(n, index);
