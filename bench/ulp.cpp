@@ -1,13 +1,15 @@
 // The largest error of each transcendental function in units in the last place (docs/accuracy.md).
 //
-//   ulp [--all] [FUNCTION...]
+//   ulp [--all] [--between LO HI] [FUNCTION...]
 //
-// 16-bit types: every input. float32: 2^22 inputs spread evenly over all bits, with --all every one. float64: 2^21.
+// 16-bit types: every input. float32: 2^22 inputs spread evenly over all bits, with --all every one, with
+// --between every one from LO to HI (of one sign) and nothing else. float64: 2^21.
 // The reference is libm in long double. An error is measured against the exact value, so a correctly rounded result has
 // at most 0.5. "inf" means a NaN or an infinity in the wrong place.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -97,18 +99,18 @@ struct Result {
   int64_t n = 0;
 };
 
-Result measure(const Function& f, DType dtype, int64_t n_inputs) {
+// `n_inputs` samples, or every pattern of bits from `first_bits` on.
+Result measure(const Function& f, DType dtype, int64_t n_inputs, bool every, uint64_t first_bits = 0) {
   const Format fmt = format_of(dtype);
   const size_t n_bytes_each = static_cast<size_t>(n_bytes(dtype));
   const int n_bits = static_cast<int>(8 * n_bytes_each);
-  const bool every = n_bits <= 32 && n_inputs == int64_t{1} << n_bits;
   std::vector<char> in(kBlock * n_bytes_each);
   Result r;
   for (int64_t first = 0; first < n_inputs; first += kBlock) {
     for (int64_t i = 0; i < kBlock; ++i) {
       // A multiplier without a pattern spreads samples over all exponents and mantissas.
       const uint64_t k = static_cast<uint64_t>(first + i);
-      uint64_t bits = every ? k : (k * 0x9E3779B97F4A7C15) >> (64 - n_bits);
+      uint64_t bits = every ? first_bits + k : (k * 0x9E3779B97F4A7C15) >> (64 - n_bits);
       if (!every && i % 2) {  // half of the samples where results are numbers
         const double v = (static_cast<double>(k * 0x9E3779B97F4A7C15 >> 11) * 0x1p-52 - 1) *
                          (i % 4 == 1 ? dtype == DType::Float64 ? 745 : 105 : 4);
@@ -130,28 +132,45 @@ Result measure(const Function& f, DType dtype, int64_t n_inputs) {
   return r;
 }
 
+void print(const Function& f, DType dtype, const Result& r) {
+  std::printf("| %s | %s | %lld | %.3f | %a | %.3f |\n", f.name, std::string(name(dtype)).c_str(),
+              static_cast<long long>(r.n), r.max_ulp, r.at, r.sum_ulp / static_cast<double>(r.n));
+  std::fflush(stdout);
+}
+
 }  // namespace
 }  // namespace whit
 
 int main(int argc, char** argv) {
   using namespace whit;
   bool all = false;
+  uint64_t first_bits = 0, last_bits = 0;
   std::vector<std::string> wanted;
   for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "--all")
+    const std::string arg = argv[i];
+    if (arg == "--all") {
       all = true;
-    else
-      wanted.emplace_back(argv[i]);
+    } else if (arg == "--between" && i + 2 < argc) {
+      uint64_t ends[2] = {0, 0};
+      for (uint64_t& e : ends) write_element(DType::Float32, &e, 0, Scalar::of(DType::Float32, std::atof(argv[++i])));
+      first_bits = std::min(ends[0], ends[1]);
+      last_bits = std::max(ends[0], ends[1]);
+    } else {
+      wanted.push_back(arg);
+    }
   }
   std::printf("| function | dtype | inputs | max ULP | at | mean ULP |\n|---|---|---|---|---|---|\n");
   for (const Function& f : kFunctions) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), f.name) == wanted.end()) continue;
+    if (last_bits) {
+      const auto n = static_cast<int64_t>(last_bits - first_bits + 1);
+      print(f, DType::Float32, measure(f, DType::Float32, n, true, first_bits));
+      continue;
+    }
     for (const DType dt : {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64}) {
-      const int64_t n = n_bytes(dt) == 2 ? 1 << 16 : dt == DType::Float64 ? 1 << 21 : all ? int64_t{1} << 32 : 1 << 22;
-      const Result r = measure(f, dt, n);
-      std::printf("| %s | %s | %lld | %.3f | %a | %.3f |\n", f.name, std::string(name(dt)).c_str(),
-                  static_cast<long long>(r.n), r.max_ulp, r.at, r.sum_ulp / static_cast<double>(r.n));
-      std::fflush(stdout);
+      const bool every = n_bytes(dt) == 2 || (all && dt == DType::Float32);
+      const int64_t n = every ? int64_t{1} << (8 * n_bytes(dt)) : dt == DType::Float64 ? 1 << 21 : 1 << 22;
+      print(f, dt, measure(f, dt, n, every));
     }
   }
 }
