@@ -139,6 +139,11 @@ std::vector<UOp> broadcasted(const char* op, std::initializer_list<const Tensor*
   return out;
 }
 
+Tensor nothing_of(const Tensor& x, std::span<const int64_t> dims) {
+  const int64_t flat[] = {x.numel()}, none[] = {0, 0};
+  return wrap(shaped(shrink(shaped(x.uop(), flat), none), dims));
+}
+
 Tensor to_float_dtype(const Tensor& x) {
   return is_float(x.dtype()) ? x : x.cast(least_upper_float(x.dtype(), default_float()));
 }

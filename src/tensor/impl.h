@@ -81,6 +81,9 @@ std::vector<UOp> broadcasted(const char* op, std::initializer_list<const Tensor*
 /// The dtype that two operands meet in.
 DType common_dtype(std::span<const Tensor* const> xs);
 
+/// An empty part of x, of shape `dims`: it depends on x, so x has a gradient of zeros.
+Tensor nothing_of(const Tensor& x, std::span<const int64_t> dims);
+
 inline Tensor alu1(Op op, const Tensor& x) { return wrap(alu(op, {x.uop()})); }
 /// x cast to a float dtype that the op can work in (bool and ints: the default float; weakint: weakfloat).
 Tensor to_float_dtype(const Tensor& x);

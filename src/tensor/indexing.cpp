@@ -215,8 +215,8 @@ Tensor Tensor::get(std::span<const Index> indices) const {
   Dims dims(j.index.shape().begin(), j.index.shape().end());
   for (size_t i = 1; i < j.rows.ndim(); ++i) dims.push_back(j.rows.shape()[i]);
   const Dims order = j.result_order;
-  if (detail::prod(dims) == 0 || j.rows.numel() == 0)
-    return wrap(broadcast_scalar(whit::constant(dtype(), 0), dims)).permute(order);
+  if (detail::prod(dims) == 0) return nothing_of(j.rows, dims).permute(order);
+  if (j.rows.numel() == 0) return wrap(broadcast_scalar(whit::constant(dtype(), 0), dims)).permute(order);
   return wrap(UOp::make(Op::Gather, dtype(), {j.rows.uop(), j.index.uop()})).permute(order);
 }
 Tensor Tensor::get(std::initializer_list<Index> indices) const {

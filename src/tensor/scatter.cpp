@@ -48,7 +48,8 @@ Tensor flat_positions(const Tensor& self, const Tensor& index, size_t axis) {
 Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
   const auto axis = static_cast<size_t>(resolve_axis("gather", dim, shape()));
   check_index("gather", *this, index, axis);
-  if (index.numel() == 0 || numel() == 0) return wrap(broadcast_scalar(whit::constant(dtype(), 0), index.shape()));
+  if (index.numel() == 0) return nothing_of(*this, index.shape());
+  if (numel() == 0) return wrap(broadcast_scalar(whit::constant(dtype(), 0), index.shape()));
   if (ndim() == 0) return *this;
   const Tensor at = flat_positions(*this, index, axis);
   return wrap(UOp::make(Op::Gather, dtype(), {flatten().uop(), at.uop()}));
