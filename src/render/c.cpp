@@ -187,7 +187,8 @@ struct RowText final : Filler {
   std::string operand[3];
   DType dtype = DType::Void;
   int64_t lanes = 0;
-  std::string value(std::string_view key) const override {
+  void append(std::string& out, std::string_view key) const override { out += value(key); }
+  std::string value(std::string_view key) const {
     const int bytes = bytes_of(dtype);
     if (key == "t") return type_of(dtype, lanes);
     // Scalars narrower than int would be promoted to it, and an int must not overflow.
@@ -242,7 +243,9 @@ class Writer {
   }
   template <class... T>
   void line(fmt::format_string<T...> f, T&&... args) {
-    line(std::string_view(fmt::format(f, std::forward<T>(args)...)));
+    body_.append(static_cast<size_t>(2 * depth_), ' ');
+    fmt::format_to(std::back_inserter(body_), f, std::forward<T>(args)...);
+    body_ += '\n';
   }
   std::string fresh(const char* stem) { return fmt::format("{}{}", stem, n_names_++); }
   void close_block() {
@@ -438,11 +441,15 @@ class Writer {
     text.lanes = lanes;
     for (size_t i = 0; i < operands.size(); ++i) text.operand[i] = operands[i];
     declare_family(dt, lanes);
-    if (!lanes || scalar_condition) return expand(row.text, text);
-    if (row.vector_text) return expand(row.vector_text, text);
+    std::string out;
+    if (!lanes || scalar_condition || row.vector_text) {
+      expand(out, !lanes || scalar_condition ? row.text : row.vector_text, text);
+      return out;
+    }
     text.lanes = 0;
     for (size_t i = 0; i < operands.size(); ++i) text.operand[i] = operands[i] + "[l]";
-    return fmt::format("LANES({}, {}, {})", type_of(dt, lanes), lanes, expand(row.text, text));
+    expand(out, row.text, text);
+    return fmt::format("LANES({}, {}, {})", type_of(dt, lanes), lanes, out);
   }
   const TextRow& must_find_row(Op op, DType dt, const Node* n) const {
     const TextRow* row = find_row(kRows, op, dt, n);

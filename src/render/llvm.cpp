@@ -127,7 +127,7 @@ constexpr TextRow kRows[] = {
     {Op::MulAcc, kBool, nullptr, "{d}.prod = and {t} {0}, {1}\n{d} = or {t} {d}.prod, {2}"},
 };
 
-std::string scalar_type(DType dt) {
+std::string_view scalar_type(DType dt) {
   switch (dt) {
     case DType::Float16:
       return "half";
@@ -135,12 +135,24 @@ std::string scalar_type(DType dt) {
       return "float";
     case DType::Float64:
       return "double";
+    case DType::Bool:
+      return "i1";
     default:
-      return fmt::format("i{}", bit_width(dt));
+      break;
   }
+  const int width = bit_width(dt);
+  return width == 8 ? "i8" : width == 16 ? "i16" : width == 32 ? "i32" : "i64";
 }
-std::string vector_of(const std::string& type, int64_t lanes) {
-  return lanes ? fmt::format("<{} x {}>", lanes, type) : type;
+void append_vector(std::string& out, std::string_view type, int64_t lanes) {
+  if (lanes)
+    fmt::format_to(std::back_inserter(out), "<{} x {}>", lanes, type);
+  else
+    out += type;
+}
+std::string vector_of(std::string_view type, int64_t lanes) {
+  std::string out;
+  append_vector(out, type, lanes);
+  return out;
 }
 std::string type_of(DType dt, int64_t lanes) { return vector_of(scalar_type(dt), lanes); }
 std::string memory_type(DType dt, int64_t lanes) {
@@ -187,10 +199,20 @@ struct RowText final : Filler {
   std::string dest, operand[3];
   DType dtype = DType::Void;
   int64_t lanes = 0, condition_lanes = 0;
-  std::string value(std::string_view key) const override {
-    if (key == "d") return dest;
-    if (key == "t") return type_of(dtype, lanes);
-    if (key == "b") return type_of(DType::Bool, lanes);
+  void append(std::string& out, std::string_view key) const override {
+    if (key.size() == 1 && key[0] <= '2') {
+      out += operand[key[0] - '0'];
+    } else if (key == "d") {
+      out += dest;
+    } else if (key == "t") {
+      append_vector(out, scalar_type(dtype), lanes);
+    } else if (key == "b") {
+      append_vector(out, "i1", lanes);
+    } else {
+      out += rare(key);
+    }
+  }
+  std::string rare(std::string_view key) const {
     if (key == "c") return type_of(DType::Bool, condition_lanes);
     if (key == "s") return suffix_of(dtype, lanes);
     if (key == "width") return number(dtype, lanes, bit_width(dtype));
@@ -200,8 +222,8 @@ struct RowText final : Filler {
     if (key == "least") return number(DType::Int64, lanes, INT64_MIN);
     if (key == "k0") return number(dtype, lanes, 0);
     if (key == "k1") return number(dtype, lanes, 1);
-    if (key == "k-1") return number(dtype, lanes, -1);
-    return operand[key[0] - '0'];
+    WHIT_CHECK(key == "k-1", "a row with the placeholder {}", key);
+    return number(dtype, lanes, -1);
   }
 };
 
@@ -233,16 +255,20 @@ class Writer {
   }
   template <class... T>
   void line(fmt::format_string<T...> f, T&&... args) {
-    line(std::string_view(fmt::format(f, std::forward<T>(args)...)));
+    body_ += "  ";
+    fmt::format_to(std::back_inserter(body_), f, std::forward<T>(args)...);
+    body_ += '\n';
   }
-  void lines(std::string_view text) {
-    for (size_t at = 0; at <= text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
-      line(text.substr(at, end - at));
-      at = end + 1;
-    }
+  void lines(std::string_view text, const RowText& filler) {
+    body_ += "  ";
+    expand(body_, text, filler, "  ");
+    body_ += '\n';
   }
-  std::string fresh(const char* stem) { return fmt::format("%{}{}", stem, n_names_++); }
+  std::string fresh(const char* stem) {
+    std::string name = "%";
+    name += stem;
+    return name += std::to_string(n_names_++);
+  }
   void label(const std::string& name) {
     body_ += fmt::format("{}:\n", name);
     block_ = name;
@@ -345,8 +371,12 @@ class Writer {
 
   template <class... T>
   std::string line_into(fmt::format_string<T...> f, T&&... args) {
-    const std::string d = fresh("v");
-    line("{} = {}", d, fmt::format(f, std::forward<T>(args)...));
+    std::string d = fresh("v");
+    body_ += "  ";
+    body_ += d;
+    body_ += " = ";
+    fmt::format_to(std::back_inserter(body_), f, std::forward<T>(args)...);
+    body_ += '\n';
     return d;
   }
 
@@ -546,7 +576,7 @@ class Writer {
     text.lanes = lanes;
     text.condition_lanes = condition_lanes;
     for (size_t i = 0; i < operands.size(); ++i) text.operand[i] = operands[i];
-    lines(expand(row.text, text));
+    lines(row.text, text);
     return text.dest;
   }
   const TextRow& must_find_row(Op op, DType dt, const Node* n) const {
@@ -600,7 +630,7 @@ class Writer {
       const uint64_t bits = std::bit_cast<uint64_t>(limit);  // floats are written as doubles
       text.operand[1] = splat(from, lanes, fmt::format("0x{:016X}", bits));
       text.operand[2] = splat(from, lanes, fmt::format("0x{:016X}", bits | uint64_t{1} << 63));
-      lines(expand(kToInt64, text));
+      lines(kToInt64, text);
       const std::string wide = text.dest;
       return cast_value(DType::Int64, to, lanes, wide);
     }

@@ -107,25 +107,26 @@ LinearProgram analyze(const UOp& program) {
   std::map<int64_t, KernelSignature::Buffer> buffers;
   std::map<int64_t, const Node*> params, scratch, regs;
   std::map<std::string, const Node*, std::less<>> variables;
-  for (const Node* n : toposort(p.linear)) {
-    switch (n->op) {
-      case Op::Param: {
-        const int64_t slot = n->arg.int_at(0);
-        params[slot] = n;
-        buffers[slot] = {slot, n->dtype, n->shape.numel(), false, false};
-        break;
-      }
-      case Op::Scratch:
-        scratch[n->arg.int_at(0)] = n;
-        break;
-      case Op::Reg:
-        regs[n->arg.int_at(0)] = n;
-        break;
-      case Op::Variable:
-        variables[std::string(n->arg.at(0).as_str())] = n;
-        break;
-      default:
-        break;
+  // Leaves need not be listed: they are found as sources of what is.
+  const auto note_leaf = [&](const Node* n) {
+    while (n->op == Op::After) n = n->src()[0];
+    if (n->op == Op::Param) {
+      const int64_t slot = n->arg.int_at(0);
+      if (params.try_emplace(slot, n).second) buffers[slot] = {slot, n->dtype, n->shape.numel(), false, false};
+    } else if (n->op == Op::Scratch) {
+      scratch[n->arg.int_at(0)] = n;
+    } else if (n->op == Op::Reg) {
+      regs[n->arg.int_at(0)] = n;
+    } else if (n->op == Op::Variable) {
+      variables[std::string(n->arg.at(0).as_str())] = n;
+    }
+  };
+  for (const Node* n : p.linear->src()) {
+    note_leaf(n);
+    for (const Node* s : n->src()) {
+      note_leaf(s);
+      if (s->op == Op::Index)
+        for (const Node* t : s->src()) note_leaf(t);
     }
   }
   for (const Node* n : p.linear->src()) {
@@ -186,19 +187,22 @@ const TextRow* find_row(std::span<const TextRow> table, Op op, DType dt, const N
   return nullptr;
 }
 
-std::string expand(std::string_view text, const Filler& filler) {
-  std::string out;
+void expand(std::string& out, std::string_view text, const Filler& filler, std::string_view indent) {
   for (size_t i = 0; i < text.size();) {
+    const size_t special = std::min(text.find_first_of("{\n", i), text.size());
+    out += text.substr(i, special - i);
+    i = special;
+    if (i == text.size()) break;
     // A brace that opens no placeholder is text: C has braces of its own, always followed by a space or brace.
     const size_t close = text[i] == '{' ? text.find('}', i) : std::string_view::npos;
-    if (close == std::string_view::npos || close == i + 1 || text[i + 1] == ' ') {
-      out.push_back(text[i++]);
-    } else {
-      out += filler.value(text.substr(i + 1, close - i - 1));
+    if (text[i] == '{' && close != std::string_view::npos && close != i + 1 && text[i + 1] != ' ') {
+      filler.append(out, text.substr(i + 1, close - i - 1));
       i = close + 1;
+      continue;
     }
+    out.push_back(text[i++]);
+    if (out.back() == '\n') out += indent;
   }
-  return out;
 }
 
 uint64_t constant_bits(const Node* constant) {

@@ -66,13 +66,13 @@ const TextRow* find_row(std::span<const TextRow> table, Op op, DType dt, const N
 
 /// What stands for the placeholders of a row.
 struct Filler {
-  virtual std::string value(std::string_view key) const = 0;
+  virtual void append(std::string& out, std::string_view key) const = 0;
 
  protected:
   ~Filler() = default;
 };
-/// `text` with every `{key}` replaced by its value.
-std::string expand(std::string_view text, const Filler& filler);
+/// Appends `text` with every `{key}` filled in; `indent` stands before each line but the first.
+void expand(std::string& out, std::string_view text, const Filler& filler, std::string_view indent = "");
 
 /// The bits of a CONST as its dtype stores them, sign extended for ints; 0 for Invalid.
 uint64_t constant_bits(const Node* constant);
