@@ -425,8 +425,14 @@ class Builder {
       const bool roomy =
           s.unroll <= 2 && product(copies) * static_cast<double>(s.unroll) * 8 <= 5 * target_.n_vector_registers;
       for (size_t i = 0; i < summed.size(); ++i) {
-        const bool unrolled = i + 1 == summed.size() && size_of(summed[i]) <= 8 && roomy;
-        terms.push_back(with_type(summed[i], unrolled ? AxisType::Unroll : AxisType::Reduce));
+        const UOp runs = i > 0 && !cut_ ? skip_condition(summed[i - 1]) : UOp();
+        const bool unrolled = i + 1 == summed.size() && size_of(summed[i]) <= 8 && roomy && !runs;
+        UOp term = with_type(summed[i], unrolled ? AxisType::Unroll : AxisType::Reduce);
+        if (runs) {
+          const UOp to = where(substitute(runs, at), idx(size_of(summed[i])), idx(0));
+          term = UOp::make(Op::Range, DType::WeakInt, {to}, term.arg());
+        }
+        terms.push_back(term);
         at[summed[i].node()] = terms.back();
       }
       inner_.insert(inner_.end(), terms.begin(), terms.end());
@@ -454,6 +460,44 @@ class Builder {
       for (const UOp& e : nest_.ends)
         nest.ends.push_back(end(substitute(masked ? masked_store(e.src(0)) : e.src(0), at), ranges));
     }
+  }
+
+  // A staged window is zero outside of the image: a row of the window that lies there is skipped, where that saves much.
+  // The condition depends on the term `k` of the sum and on loops over the output, not on the tile.
+  UOp skip_condition(const UOp& k) const {
+    if (!window_) return {};
+    for (const Tile::Dim& d : tile_.dims) {
+      if (d.terms.size() != 2) continue;
+      const size_t i = d.terms[0].first == k ? 0 : 1;
+      const UOp o = d.terms[1 - i].first;
+      if (d.terms[i].first != k || contains(c_.summed, o) || tile_row(o)) continue;
+      std::vector<UOp> gates;
+      for (const Node* n : toposort(y_.value))
+        if (n->op == Op::Index && n->n_src == 3)
+          for (const UOp& g : conjuncts(UOp(n->src()[2]))) {
+            if (g.ranges().size() == 2 && g.depends_on(k) && g.depends_on(o) && !contains(gates, g)) gates.push_back(g);
+          }
+      if (gates.empty()) continue;
+      // Counted, what is inside.
+      int64_t n_inside = 0;
+      const UOp gate = conjunction(gates);
+      for (int64_t a = 0; a < size_of(o) && size_of(o) * size_of(k) <= 4096; ++a)
+        for (int64_t b = 0; b < size_of(k); ++b) n_inside += is_true(gates, o, a, k, b);
+      if (static_cast<double>(n_inside) < 0.92 * static_cast<double>(size_of(o) * size_of(k)) && n_inside > 0)
+        return gate;
+    }
+    return {};
+  }
+  static bool is_true(std::span<const UOp> gates, const UOp& o, int64_t a, const UOp& k, int64_t b) {
+    for (const UOp& g : gates) {
+      auto at = [&](const UOp& u) {
+        const Affine x = affine_of(u);
+        return x.constant + x.coef(o.node()) * a + x.coef(k.node()) * b;
+      };
+      const int64_t x = at(g.src(0)), y = at(g.src(1));
+      if (!(g.op() == Op::CmpLt ? x < y : g.op() == Op::CmpNe ? x != y : x == y)) return false;
+    }
+    return true;
   }
 
   UOp broadcast_operand(const RangeMap& at, std::span<const UOp> copies, std::span<const UOp> summed) {
@@ -556,7 +600,11 @@ class Builder {
       parallel.push_back(r);
     }
   done:
-    parallelize(nest, parallel, p_.cycles * kNsPerCycle, target_);
+    // Every part packs what all iterations share.
+    const double pack_ns = p_.pack && !pack_is_open_ && !cut_
+                               ? product(c_.summed) * static_cast<double>(size_of(p_.lane)) * 1.2 * kNsPerCycle
+                               : 0;
+    parallelize(nest, parallel, p_.cycles * kNsPerCycle, target_, 25 * pack_ns);
     out.push_back(std::move(nest));
   }
 

@@ -432,15 +432,23 @@ class Expander {
     }
     std::sort(loops.begin(), loops.end(), [](const Node* a, const Node* b) { return range_id(a) < range_id(b); });
     std::vector<int64_t> key{c.home->id, level_.at(n), may_share ? 0 : next_range_};
-    for (const Node* r : loops) key.push_back(range_size(r));
+    for (const Node* r : loops) key.push_back(r->n_src ? reinterpret_cast<intptr_t>(r) : range_size(r));
     std::vector<UOp>& shared = groups_[key];
     for (size_t i = 0; i < loops.size(); ++i) {
-      if (i == shared.size()) shared.push_back(range(range_size(loops[i]), next_range_++, axis_type(loops[i])));
+      if (i == shared.size()) shared.push_back(open_range(loops[i], c.scope));
       c.inner = tree_.open(c.inner, shared[i]);
       c.scope.values[loops[i]] = shared[i];
     }
     c.loops = shared;
     return c;
+  }
+
+  // A loop of its own for a range; a source says how far it really runs.
+  UOp open_range(const Node* r, Scope& scope) {
+    const int64_t arg[] = {next_range_++, r->arg.int_at(1), range_size(r)};
+    std::vector<UOp> src;
+    for (const Node* n : r->src()) src.push_back(expand(UOp(n), scope));
+    return UOp::make(Op::Range, r->dtype, src, std::span<const int64_t>(arg));
   }
 
   UOp fold(const Node* n, Scope& scope) {

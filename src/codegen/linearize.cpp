@@ -151,7 +151,9 @@ class Linearizer {
     if (block->range) {
       const Node* r = block->range.node();
       const int64_t arg[] = {next_range_++, static_cast<int64_t>(axis_type(r)), range_size(r)};
-      open = UOp::make(Op::Range, DType::Int64, {}, std::span<const int64_t>(arg));
+      std::vector<UOp> runs_to;
+      for (const Node* n : r->src()) runs_to.push_back(out_.at(n));
+      open = UOp::make(Op::Range, DType::Int64, runs_to, std::span<const int64_t>(arg));
       if (axis_type(r) == AxisType::Global) extent_ += range_size(r);
       out_[r] = open;
       list_.push_back(open);

@@ -174,8 +174,12 @@ UOp to_sink(const std::vector<Nest>& nests, const UOp& original) {
   std::vector<Arg> arg{original.arg().kind() == Arg::Kind::List ? original.arg().at(0) : Arg("kernel")};
   int64_t id = 0;
   for (const Nest& nest : nests) {
-    for (const UOp& r : nest.order)
-      renumbered.emplace(r.node(), range(range_size(r.node()), id++, axis_type(r.node())));
+    for (const UOp& r : nest.order) {
+      const int64_t a[] = {id++, static_cast<int64_t>(axis_type(r.node())), range_size(r.node())};
+      std::vector<UOp> runs_to;
+      for (const UOp& n : r.srcs()) runs_to.push_back(substitute(n, renumbered));
+      renumbered.emplace(r.node(), UOp::make(Op::Range, DType::WeakInt, runs_to, std::span<const int64_t>(a)));
+    }
     ends.insert(ends.end(), nest.ends.begin(), nest.ends.end());
     if (!nest.opts.empty()) arg.emplace_back(nest.opts);
   }

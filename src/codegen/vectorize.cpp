@@ -254,7 +254,7 @@ UOp remake_end(const UOp& e, const RangeMap& map, std::span<const UOp> ranges) {
   return end(substitute(e.src(0), map), ranges);
 }
 
-void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target& target) {
+void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target& target, double least_ns) {
   const bool worth = flag::THREADS() && target.n_cores > 1 && ns >= 2 * kThreadNs;
   int64_t extent = 1;
   std::vector<UOp> fused;
@@ -274,7 +274,8 @@ void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target
       map.emplace(fused[i].node(), i == 0 ? rest : floor_mod(rest, size));
       rest = floor_div(rest, size);
     }
-    nest.min_part = std::max<int64_t>(1, std::llround(kThreadNs / (ns / static_cast<double>(extent))));
+    nest.min_part =
+        std::max<int64_t>(1, std::llround(std::max(kThreadNs, least_ns) / (ns / static_cast<double>(extent))));
   } else {
     nest.min_part = 1;
   }
@@ -286,6 +287,9 @@ void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target
       const UOp loop = with_type(r, AxisType::Loop);
       map.emplace(r.node(), loop);
       order.push_back(loop);
+    } else if (r.n_src() > 0) {  // it runs as far as an outer range says
+      order.push_back(substitute(r, map));
+      map.emplace(r.node(), order.back());
     } else {
       order.push_back(r);
     }
