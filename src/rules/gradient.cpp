@@ -6,11 +6,12 @@
 // choose with WHERE; (4) sums over broadcast axes run in the accumulation dtype.
 #include "rules/gradient.h"
 
+#include <array>
 #include <numbers>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/flags.h"
+#include "base/ptr_map.h"
 #include "ir/build.h"
 
 namespace whit {
@@ -258,8 +259,13 @@ bool passes_gradient(const Node* n) {
 }
 
 std::vector<UOp> source_gradients(const UOp& node, const UOp& grad) {
-  for (const Row& row : kRows)
-    if (row.op == node.op()) return row.fn(node, grad);
+  using Fn = Grads (*)(const UOp&, const UOp&);
+  static const std::array<Fn, kNumOps> by_op = [] {
+    std::array<Fn, kNumOps> table{};
+    for (const Row& row : kRows) table[static_cast<size_t>(row.op)] = row.fn;
+    return table;
+  }();
+  if (const Fn fn = by_op[static_cast<size_t>(node.op())]) return fn(node, grad);
   raise(ErrorKind::NotImplemented, fmt::format("[gradient] {} has no gradient", name(node.op())));
 }
 
@@ -321,10 +327,11 @@ namespace {
 // Sources before users. The body of a CALL is not entered: it has its own gradient.
 NodeList order_of(std::span<const UOp> roots) {
   NodeList out;
-  std::unordered_set<const Node*> seen;
+  PtrMap<Node, bool> seen;
+  auto is_new = [&](const Node* n) { return !std::exchange(seen[n], true); };
   std::vector<std::pair<const Node*, uint32_t>> stack;
   for (const UOp& r : roots) {
-    if (!seen.insert(r.node()).second) continue;
+    if (!is_new(r.node())) continue;
     stack.emplace_back(r.node(), r.op() == Op::Call ? 1 : 0);
     while (!stack.empty()) {
       auto& [n, next] = stack.back();
@@ -334,7 +341,7 @@ NodeList order_of(std::span<const UOp> roots) {
         continue;
       }
       const Node* s = n->src_begin()[next++];
-      if (seen.insert(s).second) stack.emplace_back(s, s->op == Op::Call ? 1 : 0);
+      if (is_new(s)) stack.emplace_back(s, s->op == Op::Call ? 1 : 0);
     }
   }
   return out;
@@ -383,18 +390,18 @@ std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_
 
 std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grads, std::span<const UOp> targets) {
   const NodeList order = order_of(roots);
-  std::unordered_set<const Node*> needed;
-  needed.reserve(order.size());
-  for (const UOp& t : targets) needed.insert(t.node());
+  PtrMap<Node, bool> needed;
+  auto is_needed = [&](const Node* n) { return needed.find(n) != nullptr; };
+  for (const UOp& t : targets) needed[t.node()] = true;
   for (const Node* n : order) {
-    if (needed.count(n) || !passes_gradient(n)) continue;
+    if (is_needed(n) || !passes_gradient(n)) continue;
     for (const Node* s : n->src())
-      if (needed.count(s)) {
-        needed.insert(n);
+      if (is_needed(s)) {
+        needed[n] = true;
         break;
       }
   }
-  std::unordered_map<const Node*, UOp> sums;
+  PtrMap<Node, UOp> sums;
   std::unordered_map<const Node*, std::unordered_map<int64_t, UOp>> tuple_sums;
   auto give = [&](const Node* to, const UOp& g) {
     UOp& have = sums[to];
@@ -403,21 +410,21 @@ std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grad
   for (size_t i = 0; i < roots.size(); ++i) give(roots[i].node(), grads[i]);
   for (size_t i = order.size(); i-- > 0;) {
     const Node* const n = order[i];
-    if (!needed.count(n) || !passes_gradient(n)) continue;
+    if (!is_needed(n) || !passes_gradient(n)) continue;
     const UOp node(n);
     if (n->op == Op::Call) {
       const auto it = tuple_sums.find(n);
       if (it == tuple_sums.end()) continue;
       std::vector<bool> wanted;
-      for (size_t k = 1; k < n->n_src; ++k) wanted.push_back(needed.count(n->src_begin()[k]) != 0);
+      for (size_t k = 1; k < n->n_src; ++k) wanted.push_back(is_needed(n->src_begin()[k]));
       const std::vector<UOp> gs = call_gradients(node, it->second, wanted);
       for (size_t k = 0; k < gs.size(); ++k)
         if (gs[k]) give(n->src_begin()[k + 1], gs[k]);
       continue;
     }
-    const auto it = sums.find(n);
-    if (it == sums.end()) continue;
-    const UOp g = it->second;
+    const UOp* const sum = sums.find(n);
+    if (!sum) continue;
+    const UOp g = *sum;
     if (n->op == Op::GetTuple) {
       const UOp from = node.src(0);
       if (from.op() == Op::Tuple) {
@@ -431,14 +438,14 @@ std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grad
     const std::vector<UOp> gs = source_gradients(node, g);
     for (size_t k = 0; k < gs.size(); ++k) {
       const Node* const s = n->src_begin()[k];
-      if (!gs[k] || !needed.count(s)) continue;
+      if (!gs[k] || !is_needed(s)) continue;
       give(s, s->op == Op::Store ? gs[k] : fit(gs[k], s->shape));
     }
   }
   std::vector<UOp> out;
   for (const UOp& t : targets) {
-    const auto it = sums.find(t.node());
-    out.push_back(it == sums.end() ? UOp() : it->second);
+    const UOp* const sum = sums.find(t.node());
+    out.push_back(sum ? *sum : UOp());
   }
   return out;
 }

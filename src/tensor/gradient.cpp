@@ -2,8 +2,8 @@
 #include "rules/gradient.h"
 
 #include <unordered_map>
-#include <unordered_set>
 
+#include "base/ptr_map.h"
 #include "tensor/impl.h"
 
 namespace whit {
@@ -29,16 +29,16 @@ class GraphNodes {
  public:
   explicit GraphNodes(const UOp& root) {
     for (const Node* n : toposort(root)) {
-      in_graph_.insert(n);
+      in_graph_[n] = true;
       UOp base = realized(UOp(n));
       while (base && base.op() == Op::Reshape) base = base.src(0);
       if (base) in_memory_[base.node()] = UOp(n);
     }
   }
   /// Null when the graph does not have it.
-  UOp find(const Tensor& t) const {
+  UOp find(const Tensor& t) {
     const UOp u = t.uop();
-    if (in_graph_.count(u.node())) return u;
+    if (in_graph_.find(u.node())) return u;
     const auto& impl = *t.impl();
     if (!impl.storage) return {};
     const auto it = in_memory_.find(impl.storage->state().node());
@@ -46,13 +46,13 @@ class GraphNodes {
     const UOp& n = it->second;
     if (n.shape() == impl.storage->state().shape()) {
       const UOp view = apply_chain(impl.value, n);
-      if (in_graph_.count(view.node())) return view;
+      if (in_graph_.find(view.node())) return view;
     }
     return n.shape() == t.shape() ? n : UOp();
   }
 
  private:
-  std::unordered_set<const Node*> in_graph_;
+  PtrMap<Node, bool> in_graph_;
   std::unordered_map<const Node*, UOp> in_memory_;
 };
 
@@ -61,7 +61,7 @@ class GraphNodes {
 std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tensor& grad_out) const {
   const UOp seed = seed_of("gradient", *this, grad_out);
   const UOp root = uop();
-  const GraphNodes graph(root);
+  GraphNodes graph(root);
   std::vector<UOp> nodes;
   for (const Tensor& t : targets) {
     WHIT_USER(t.is_floating_point(), Runtime, "[gradient] a target is {}; expected a float dtype", name(t.dtype()));
@@ -80,7 +80,7 @@ std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tens
 const Tensor& Tensor::backward(const Tensor& gradient) const {
   const UOp seed = seed_of("backward", *this, gradient), root = uop();
   // The live tensors whose values are in the graph.
-  const GraphNodes graph(root);
+  GraphNodes graph(root);
   std::vector<Tensor> found;
   std::vector<UOp> nodes;
   for (Tensor& t : live_tensors()) {
