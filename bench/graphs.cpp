@@ -2,10 +2,10 @@
 //   deep: a chain 100,000 nodes deep: built, differentiated, scheduled on NULL; then compiled and run on the CPU
 //   wide: 1,000,000 nodes, and half of it, to see that time is linear
 //   leak: bytes in use before and after 1,000 training steps whose tensors are gone
-#include <cstring>
+#include <cstdlib>
 #include <memory>
 
-#include "base/flags.h"
+#include "engine/realize.h"
 #include "ir/uop.h"
 #include "report.h"
 #include "runtime/counters.h"
@@ -52,6 +52,12 @@ void phases(const char* what, const char* device, int64_t n_nodes, Make&& make, 
   report(fmt::format("{}_{}_gradient", what, n_nodes), "s", now_s() - start);
   const UOp root = g[0].uop();
   report(fmt::format("{}_{}_nodes_of_gradient", what, n_nodes), "nodes", static_cast<double>(toposort(root).size()));
+  start = now_s();
+  {
+    const std::shared_ptr<const Schedule> s = engine::schedule(std::span(&root, 1)).schedule;
+    report(fmt::format("{}_{}_schedule", what, n_nodes), "s", now_s() - start);
+    report(fmt::format("{}_{}_kernels", what, n_nodes), "kernels", static_cast<double>(s->stats.n_kernels));
+  }
   if (!run) return;
   start = now_s();
   g[0].realize();
@@ -63,10 +69,11 @@ void phases(const char* what, const char* device, int64_t n_nodes, Make&& make, 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "deep";
   if (mode == "deep") {
-    for (const int64_t n : {25'000, 50'000, 100'000}) phases("deep", "NULL", n, chain, true);
+    if (argc > 2) return phases("deep", "CPU", std::atoll(argv[2]), chain, true), 0;
+    for (const int64_t n : {25'000, 50'000, 100'000}) phases("deep", "NULL", n, chain, false);
     phases("deep", "CPU", 100'000, chain, true);
   } else if (mode == "wide") {
-    for (const int64_t n : {250'000, 500'000, 1'000'000}) phases("wide", "NULL", n, bush, true);
+    for (const int64_t n : {250'000, 500'000, 1'000'000}) phases("wide", "NULL", n, bush, false);
   } else {
     fmt::print(stderr, "usage: graphs deep | wide\n");
     return 2;
