@@ -654,8 +654,9 @@ class Rangeify {
     const Node* n = node(in.node);
     if (n->op == Op::CmpLt) {
       const auto r = relu_of_.find(in.node);
-      if (r != relu_of_.end() && own_nest_[static_cast<size_t>(r->second)] >= 0 &&
-          own_nest_[static_cast<size_t>(r->second)] != in.nest) {
+      // Not for a condition in memory: the result reads it.
+      if (r != relu_of_.end() && own_nest_[static_cast<size_t>(in.node)] < 0 &&
+          own_nest_[static_cast<size_t>(r->second)] >= 0 && own_nest_[static_cast<size_t>(r->second)] != in.nest) {
         Instance other = in;
         other.node = r->second;
         const UOp l = loaded(other, out_.buffer_of[static_cast<size_t>(r->second)]);

@@ -7,7 +7,9 @@
 #include <cstdlib>
 
 #include "base/flags.h"
+#include "engine/realize.h"
 #include "fuzz/random_graph.h"
+#include "whit/tensor.h"
 
 using namespace whit;
 using namespace whit::fuzz;
@@ -85,6 +87,15 @@ TEST(FuzzGraph, MakesEveryReachableOp) {
   OpCounts counts;
   for (uint64_t seed = 1; seed <= 150; ++seed) random_graph({.seed = seed}, &counts);
   for (const Op op : reachable_ops()) EXPECT_GT(counts[std::string(name(op))], 0) << name(op);
+}
+
+// A condition that is in memory, and the relu that it belongs to: each could be taken from the other, not both.
+TEST(FuzzGraph, DeepChainOfRelusHasASchedule) {
+  const Tensor x = Tensor::from<float>({0.5f, 0.25f, -0.125f, 1.0f});
+  Tensor y = x;
+  for (int i = 0; i < 1200; ++i) y = i % 2 ? (y * 1.0009765625).relu() : y + x;
+  const UOp g = y.sum().gradient({x})[0].uop();
+  EXPECT_GT(engine::schedule(std::span(&g, 1)).schedule->stats.n_kernels, 0);
 }
 
 }  // namespace
