@@ -333,6 +333,7 @@ class Rangeify {
     if (is_movement(n->op) && n->op != Op::Stack) return false;
     const Cost& c = costs_[static_cast<size_t>(i)];
     if (n->op == Op::Lanes || n->op == Op::Const || n->op == Op::Variable) return false;
+    if (n->op == Op::CmpLt && materialised_relu(i) >= 0) return false;  // one load and a comparison
     if (c.n_loads + (c.own_ns > 0.01) > 1 || c.n_nodes > limits_.max_nodes) {
       if (nest.n_instances > limits_.max_nodes) return true;
       if (nest.n_buffers >= limits_.max_buffers - 3 && c.n_loads > 1) return true;
@@ -644,6 +645,12 @@ class Rangeify {
     return flatten(p.index, node(p.base)->shape);
   }
 
+  // The result of the relu whose condition node i is, when that has a nest of its own; else -1.
+  int32_t materialised_relu(int32_t i) const {
+    const auto r = relu_of_.find(i);
+    return r != relu_of_.end() && own_nest_[static_cast<size_t>(r->second)] >= 0 ? r->second : -1;
+  }
+
   UOp fresh_range(int32_t nest, int64_t size) {
     return range(size, nests_[static_cast<size_t>(nest)].next_range++, AxisType::Reduce);
   }
@@ -653,13 +660,12 @@ class Rangeify {
     const Instance in = instances_[static_cast<size_t>(k)];
     const Node* n = node(in.node);
     if (n->op == Op::CmpLt) {
-      const auto r = relu_of_.find(in.node);
+      const int32_t r = materialised_relu(in.node);
       // Not for a condition in memory: the result reads it.
-      if (r != relu_of_.end() && own_nest_[static_cast<size_t>(in.node)] < 0 &&
-          own_nest_[static_cast<size_t>(r->second)] >= 0 && own_nest_[static_cast<size_t>(r->second)] != in.nest) {
+      if (r >= 0 && own_nest_[static_cast<size_t>(in.node)] < 0 && own_nest_[static_cast<size_t>(r)] != in.nest) {
         Instance other = in;
-        other.node = r->second;
-        const UOp l = loaded(other, out_.buffer_of[static_cast<size_t>(r->second)]);
+        other.node = r;
+        const UOp l = loaded(other, out_.buffer_of[static_cast<size_t>(r)]);
         instances_[static_cast<size_t>(k)].own.push_back(l);
         ++nests_[static_cast<size_t>(in.nest)].n_buffers;
         return;

@@ -76,8 +76,14 @@ class Maker {
       }
       case 3:
         return add(alu(Op::Exp2, {clamp(x) * cst(0.25, x)}));
-      case 4:
-        return add(where(lt(x, like(any(), x)), x, like(any(), x)));
+      case 4: {
+        if (chance(50)) return add(where(lt(x, like(any(), x)), x, like(any(), x)));
+        // relu, and its gradient.
+        const UOp c = lt(x, cst(1e-45, x)), r = where(c, cst(0, x), x);
+        add(r);
+        if (chance(50)) add(where(c, cst(0, x), like(any(), x)) * clamp(r));
+        return;
+      }
       case 5: {
         if (rank == 0) return;
         const char* m[] = {"add", "max", "min", "add"};
