@@ -493,7 +493,10 @@ class Expander {
       tree_.pin(init, c.home);
       UOp acc = UOp::make(Op::Load, n->dtype, {UOp::make(Op::After, n->dtype, {reg, init})});
       tree_.pin(acc, c.inner);
-      for (const UOp& x : bodies) acc = combine(monoid, acc, x);
+      for (size_t i = 0; i < bodies.size(); ++i) {
+        acc = combine(monoid, acc, bodies[i]);
+        tree_.step[acc.node()] = static_cast<int>(i);
+      }
       const UOp update = whit::store(reg, acc);
       tree_.pin(update, c.inner);
       const UOp done = whit::end(update, c.loops);

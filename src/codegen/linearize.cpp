@@ -46,7 +46,10 @@ class Linearizer {
       for (const Block* b = block_[number_.at(s.node())]; b->parent; b = b->parent) late_[n_nodes + b->id] = true;
     }
     for (int b = 0; b < n_blocks; ++b)
-      std::stable_sort(items_[b].begin(), items_[b].end(), [&](int x, int y) { return seen(x) < seen(y); });
+      std::stable_sort(items_[b].begin(), items_[b].end(), [&](int x, int y) {
+        const int s = step(x), t = step(y);
+        return s != t ? s < t : seen(x) < seen(y);
+      });
 
     leaves();
     state_.assign(order_.size() + n_blocks, kNew);
@@ -70,6 +73,14 @@ class Linearizer {
   int seen(int item) const {
     const int n_nodes = static_cast<int>(order_.size());
     return item < n_nodes ? item : first_seen_[item - n_nodes];
+  }
+
+  // Unrolled sums advance together: the first addition of each, then the second. One after the other they would want
+  // the operands of all copies at once.
+  int step(int item) const {
+    if (item >= static_cast<int>(order_.size()) || tree_.step.empty()) return std::numeric_limits<int>::max();
+    const auto it = tree_.step.find(order_[item]);
+    return it == tree_.step.end() ? std::numeric_limits<int>::max() : it->second;
   }
 
   void place(int i) {

@@ -25,6 +25,7 @@ struct LoopTree {
   std::vector<std::unique_ptr<Block>> blocks;  ///< [0] is the kernel
   std::unordered_map<const Node*, int> block_of_range;
   std::unordered_map<const Node*, int> pinned;  ///< nodes that stand in a block whatever their sources say
+  std::unordered_map<const Node*, int> step;    ///< of an unrolled sum's additions: which copy
   std::vector<UOp> stores;                      ///< of outputs, in order
   int64_t scratch_bytes = 0;
   std::vector<UOp> alive;  ///< whose addresses are keys here or in the Expander
