@@ -106,7 +106,8 @@ UOp and_gate(const UOp& a, const UOp& b) {
 
 UOp in_range(const UOp& e, int64_t lo, int64_t hi) {
   UOp gate;
-  if (e.vmin() < lo) gate = ge(e, lo);
+  // The smallest int64 has no negative, which the comparison may be turned into.
+  if (e.vmin() < lo) gate = ge(e.vmin() == INT64_MIN ? alu(Op::Max, {e, idx(lo - 1)}) : e, lo);
   if (e.vmax() >= hi) gate = and_gate(gate, lt(e, hi));
   return gate;
 }

@@ -98,4 +98,18 @@ TEST(FuzzGraph, DeepChainOfRelusHasASchedule) {
   EXPECT_GT(engine::schedule(std::span(&g, 1)).schedule->stats.n_kernels, 0);
 }
 
+// Found by seed 3351181773: the gate of an index compared its negative, which the smallest int64 does not have.
+TEST(FuzzGraph, IndicesAtTheEndsOfInt64) {
+  for (const int64_t v :
+       {INT64_MIN, INT64_MIN + 1, int64_t{-1}, int64_t{0}, int64_t{2}, int64_t{3}, int64_t{1} << 32, INT64_MAX}) {
+    const Tensor x = Tensor::from<int32_t>({5, 6, 7}), i = Tensor::from<int64_t>({v});
+    const bool inside = v >= 0 && v < 3;
+    const Tensor row(UOp::make(Op::Gather, DType::Int32, {x.uop(), i.uop()}));
+    EXPECT_EQ(row.to_vector<int32_t>()[0], inside ? 5 + v : 0) << v;
+    const Tensor raised(
+        UOp::make(Op::Scatter, DType::Int32, {x.uop(), i.uop(), Tensor::from<int32_t>({1}).uop()}, "add"));
+    EXPECT_EQ(raised.sum().item_int(), inside ? 19 : 18) << v;
+  }
+}
+
 }  // namespace
