@@ -282,7 +282,10 @@ Tensor make_tensor(nb::handle data, nb::handle device, nb::handle dtype) {
   if (nb::hasattr(data, "detach") && nb::hasattr(data, "numpy"))  // PyTorch
     return from_array(data.attr("detach")().attr("cpu")().attr("numpy")(), device, dtype);
   if (nb::hasattr(data, "__array__")) return from_array(data, device, dtype);
-  raise(ErrorKind::Runtime, fmt::format("[Tensor] can't create Tensor from {}", python_type(data)));
+  raise(ErrorKind::Runtime,
+        fmt::format(
+            "[Tensor] can't create Tensor from {}; expected a number, a list, bytes, an array, a path or a Tensor",
+            python_type(data)));
 }
 
 Index to_index(nb::handle h, const Tensor& self) {
@@ -320,7 +323,8 @@ Index to_index(nb::handle h, const Tensor& self) {
       all_bool &= PyBool_Check(x.ptr()) != 0;
       values.push_back(static_cast<int32_t>(nb::cast<int64_t>(nb::int_(nb::borrow(x)))));
     }
-    if (all_bool && !leaves.empty()) raise(ErrorKind::Index, "[getitem] a list of bools is no index");
+    if (all_bool && !leaves.empty())
+      raise(ErrorKind::Index, "[getitem] a list of bools is no index; expected integers, or a mask as a Tensor");
     return Tensor::from_bytes(values.data(), DType::Int32, shape, {.device = self.device()});
   }
   raise(ErrorKind::Index,

@@ -319,7 +319,7 @@ class Context(contextlib.ContextDecorator):
   def __enter__(self) -> Context:
     old = {}
     for k in self.kwargs:
-      if k not in ContextVar._cache: raise KeyError(k)
+      if k not in ContextVar._cache: raise KeyError(f"[Context] there is no flag {k}; `whit flags` lists them")
     try:
       for k, v in self.kwargs.items():
         old[k] = ContextVar._cache[k].value

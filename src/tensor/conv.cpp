@@ -259,13 +259,13 @@ std::pair<Tensor, Tensor> Tensor::max_pool2d_indices(const PoolOptions& o) const
 Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o,
                             const std::optional<IntList>& output_size) const {
   const PoolSizes s = pool_sizes("max_unpool2d", *this, o);
-  WHIT_USER(indices.shape() == shape(), Runtime, "[max_unpool2d] indices {} for values {}", indices.shape().str(),
-            shape().str());
+  WHIT_USER(indices.shape() == shape(), Runtime, "[max_unpool2d] indices {} for values {}; expected equal shapes",
+            indices.shape().str(), shape().str());
   Dims dims(shape().begin(), shape().end() - s.n);
   const int64_t rows = detail::prod(dims);
   if (output_size) {
     WHIT_USER(output_size->size() == ndim() || output_size->size() == s.n, Value,
-              "[max_unpool2d] output_size has {} numbers", output_size->size());
+              "[max_unpool2d] output_size has {} numbers; expected {} or {}", output_size->size(), s.n, ndim());
     dims.append(output_size->end() - s.n, output_size->end());
   } else {
     for (size_t i = 0; i < s.n; ++i) {

@@ -54,7 +54,7 @@ Tensor Tensor::const_like(const Tensor& v, std::optional<DType> dt) const {
 }
 
 Tensor Tensor::arange(int64_t start, int64_t stop, int64_t step, std::optional<DType> dtype) {
-  WHIT_USER(step != 0, Value, "[arange] step 0");
+  WHIT_USER(step != 0, Value, "[arange] the step is 0; expected a positive or negative one");
   if (dtype && is_float(*dtype))
     return arange_float(static_cast<double>(start), static_cast<double>(stop), static_cast<double>(step), dtype);
   const __int128 span = static_cast<__int128>(stop) - start;
@@ -76,7 +76,7 @@ Tensor Tensor::arange(int64_t start, int64_t stop, int64_t step, std::optional<D
 }
 
 Tensor Tensor::arange_float(double start, double stop, double step, std::optional<DType> dtype) {
-  WHIT_USER(step != 0, Value, "[arange] step 0");
+  WHIT_USER(step != 0, Value, "[arange] the step is 0; expected a positive or negative one");
   const DType dt = dtype.value_or(default_float());
   if (!is_float(dt)) return arange_float(start, stop, step, DType::Float64).cast(dt);
   const double count = std::ceil((stop - start) / step);

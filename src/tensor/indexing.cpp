@@ -50,7 +50,7 @@ UOp strided(const UOp& x, size_t axis, int64_t begin, int64_t end, int64_t step)
 
 Tensor take_slice(const Tensor& x, size_t axis, const Slice& s) {
   const int64_t size = x.shape()[axis], step = s.step.value_or(1);
-  WHIT_USER(step != 0, Value, "[getitem] slice step 0");
+  WHIT_USER(step != 0, Value, "[getitem] the slice step is 0; expected a positive or negative one");
   const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? size - 1 : size;
   auto bound = [&](std::optional<int64_t> v, int64_t otherwise) {
     return v ? clamp_index(*v < 0 ? *v + size : *v, low, high) : otherwise;
@@ -114,7 +114,8 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
           // Its true places, read now: one index tensor for each of its axes.
           for (size_t k = 0; k < t.ndim(); ++k)
             WHIT_USER(t.shape()[k] == p.view.shape()[axis + k], Index,
-                      "[getitem] mask {} for the axes from {} of shape {}", t.shape().str(), seen, self.shape().str());
+                      "[getitem] a mask of shape {} does not fit the axes from {} on of shape {}", t.shape().str(),
+                      seen, self.shape().str());
           const Tensor places = t.nonzero();
           for (size_t k = 0; k < t.ndim(); ++k)
             p.tensors.push_back({axis++, places.get({Slice{}, static_cast<int64_t>(k)})});

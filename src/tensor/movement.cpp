@@ -283,7 +283,7 @@ Tensor Tensor::unflatten(int64_t dim, const IntList& sizes) const {
 // ---- joining and splitting
 
 Tensor Tensor::stack(std::span<const Tensor> tensors, int64_t dim) {
-  WHIT_USER(!tensors.empty(), Value, "[stack] no tensors");
+  WHIT_USER(!tensors.empty(), Value, "[stack] no tensors are given; expected at least one");
   std::vector<Tensor> parts;
   for (const Tensor& t : tensors) {
     WHIT_USER(t.shape() == tensors[0].shape(), Value, "[stack] shapes {} and {} differ", tensors[0].shape().str(),
@@ -295,7 +295,7 @@ Tensor Tensor::stack(std::span<const Tensor> tensors, int64_t dim) {
 }
 
 Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
-  WHIT_USER(!tensors.empty(), Value, "[cat] no tensors");
+  WHIT_USER(!tensors.empty(), Value, "[cat] no tensors are given; expected at least one");
   const Tensor& first = tensors[0];
   const auto axis = static_cast<size_t>(resolve_axis("cat", dim, first.shape()));
   WHIT_USER(first.ndim() > 0, Value, "[cat] tensors without axes cannot be joined; use stack");
@@ -403,7 +403,8 @@ std::vector<Tensor> Tensor::meshgrid(std::span<const Tensor> tensors, std::strin
 // ---- repetition
 
 Tensor Tensor::repeat(const IntList& repeats) const {
-  WHIT_USER(repeats.size() >= ndim(), Value, "[repeat] {} repeats for shape {}", repeats.size(), shape().str());
+  WHIT_USER(repeats.size() >= ndim(), Value, "[repeat] {} repeats for shape {}; expected at least {}", repeats.size(),
+            shape().str(), ndim());
   const size_t left = repeats.size() - ndim();
   Dims split_dims, wide, joined;
   for (size_t i = 0; i < repeats.size(); ++i) {
@@ -472,7 +473,7 @@ Tensor Tensor::diag() const {
 
 Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
   const int64_t a = resolve_axis("diagonal", dim1, shape()), b = resolve_axis("diagonal", dim2, shape());
-  WHIT_USER(a != b, Runtime, "[diagonal] both axes are {}", a);
+  WHIT_USER(a != b, Runtime, "[diagonal] both axes are {}; expected two different ones", a);
   Dims order;
   for (int64_t i = 0; i < static_cast<int64_t>(ndim()); ++i)
     if (i != a && i != b) order.push_back(i);

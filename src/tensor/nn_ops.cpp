@@ -160,14 +160,15 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int
 Tensor Tensor::interpolate(const IntList& size, std::string_view mode, bool align_corners) const {
   WHIT_USER(mode == "linear" || mode == "nearest" || mode == "nearest-exact", Assertion,
             "[interpolate] mode '{}'; expected 'linear', 'nearest' or 'nearest-exact'", mode);
-  WHIT_USER(size.size() <= ndim() && !size.empty(), Assertion, "[interpolate] {} sizes for shape {}", size.size(),
-            shape().str());
+  WHIT_USER(size.size() <= ndim() && !size.empty(), Assertion, "[interpolate] {} sizes for shape {}; expected 1..{}",
+            size.size(), shape().str(), ndim());
   WHIT_USER(mode == "linear" || !align_corners, Assertion, "[interpolate] align_corners is for mode 'linear' only");
   Tensor x = *this;
   for (size_t i = 0; i < size.size(); ++i) {
     const size_t axis = ndim() - size.size() + i;
     const int64_t n_in = shape()[axis], n_out = size[i];
-    WHIT_USER(n_out > 0 && n_in > 0, Value, "[interpolate] size {} from {}", n_out, n_in);
+    WHIT_USER(n_out > 0 && n_in > 0, Value,
+              "[interpolate] axis {} of size {} cannot become {}; expected positive sizes", axis, n_in, n_out);
     const double scale = align_corners
                              ? (n_out > 1 ? static_cast<double>(n_in - 1) / static_cast<double>(n_out - 1) : 0.0)
                              : static_cast<double>(n_in) / static_cast<double>(n_out);

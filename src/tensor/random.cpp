@@ -172,7 +172,7 @@ Tensor Tensor::randn_like(const TensorOptions& o) const {
 
 Tensor Tensor::multinomial(int64_t num_samples, bool replacement) const {
   WHIT_USER(ndim() == 1 || ndim() == 2, Assertion, "[multinomial] shape {}; expected one or two axes", shape().str());
-  WHIT_USER(num_samples > 0, Assertion, "[multinomial] {} samples", num_samples);
+  WHIT_USER(num_samples > 0, Assertion, "[multinomial] {} samples; expected a positive number", num_samples);
   const Tensor w = ndim() == 1 ? unsqueeze(0) : *this;
   const int64_t rows = w.shape()[0], n = w.shape()[1];
   Tensor index;

@@ -127,7 +127,7 @@ Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, co
   const Tensor m = broadcast_to("masked_select", mask, dims).flatten(),
                x = broadcast_to("masked_select", *this, dims).flatten();
   const int64_t n = size ? *size : m.numel() == 0 ? 0 : m.sum().item_int();
-  WHIT_USER(n >= 0, Value, "[masked_select] size {}", n);
+  WHIT_USER(n >= 0, Value, "[masked_select] size {}; expected none below 0", n);
   if (n == 0 || m.numel() == 0) return full({n}, fill_value, {.dtype = dtype(), .buffer = false});
   // The k-th chosen element goes to place k; the others nowhere.
   const Tensor place = m.where(m.cumsum(0) - 1, -1).cast(DType::Int32).contiguous();

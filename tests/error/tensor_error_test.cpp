@@ -74,7 +74,8 @@ TEST(TensorErrors, Indices) {
   EXPECT_EQ(error_of(ErrorKind::Index, [&] { x.get({0, 0, 0}); }), "[getitem] too many indices: 3 for shape (2, 3)");
   EXPECT_EQ(error_of(ErrorKind::Index, [&] { x.get({Ellipsis, Ellipsis}); }),
             "[getitem] 2 ellipses; an index can only have a single one");
-  EXPECT_EQ(error_of(ErrorKind::Value, [&] { x[Slice{.step = 0}]; }), "[getitem] slice step 0");
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { x[Slice{.step = 0}]; }),
+            "[getitem] the slice step is 0; expected a positive or negative one");
   EXPECT_EQ(error_of(ErrorKind::Index, [&] { x[Tensor::zeros({2})]; }),
             "[getitem] index tensor of float32; expected integers");
   EXPECT_EQ(error_of(ErrorKind::Value, [&] { x.set({0}, Tensor::zeros({4})); }),
@@ -85,7 +86,35 @@ TEST(TensorErrors, Indices) {
             "[item] the tensor has shape (2, 3); expected exactly one element");
 }
 
+TEST(TensorErrors, Movement) {
+  const Tensor x = Tensor::zeros({4, 5});
+  EXPECT_EQ(error_of(ErrorKind::Index, [&] { x.transpose(0, 2); }),
+            "[transpose] axis 2 is out of range for shape (4, 5); valid axes are -2..1");
+  EXPECT_EQ(error_of(ErrorKind::Runtime, [&] { x.flip({0, 0}); }), "[flip] axis 0 is given twice");
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { x.pad_to(std::vector<std::optional<int64_t>>{2, 5}); }),
+            "[pad_to] axis 0 of shape (4, 5) is larger than 2");
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { x.pad({5, 0}, {.mode = "reflect"}); }),
+            "[pad] reflect by (5, 0) needs padding smaller than the size 5");
+  EXPECT_EQ(error_of(ErrorKind::NotImplemented, [&] { x.pad({1, 1}, {.mode = "typo"}); }),
+            "[pad] mode 'typo'; expected constant, reflect, replicate or circular");
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { x.repeat({2}); }),
+            "[repeat] 1 repeats for shape (4, 5); expected at least 2");
+  EXPECT_EQ(error_of(ErrorKind::Runtime, [&] { x.unfold(1, 6, 1); }), "[unfold] size 6 is more than the 5 of axis 1");
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { x.diag(); }), "[diag] shape (4, 5); expected one axis");
+  EXPECT_EQ(error_of(ErrorKind::Assertion, [&] { x.rearrange("a b -> b c"); }),
+            "[rearrange] 'c' is not on the left of 'a b -> b c'");
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { Tensor::stack({x, Tensor::zeros({5, 4})}); }),
+            "[stack] shapes (4, 5) and (5, 4) differ");
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { x.chunk(0); }), "[chunk] 0 chunks; expected a positive number");
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { Tensor::arange(1, 5, 0); }),
+            "[arange] the step is 0; expected a positive or negative one");
+}
+
 TEST(TensorErrors, Devices) {
+  EXPECT_EQ(error_of(ErrorKind::Device, [] { Tensor::zeros({1}, {.device = "BOGUS"}).realize(); }),
+            "[device] unknown device BOGUS; there are: CPU, DISK, NULL, REF");
+  EXPECT_EQ(error_of(ErrorKind::Value, [] { Tensor::zeros({1}, {.device = "CPU:x"}); }),
+            "[device] 'CPU:x' is no device: expected NAME or NAME:ordinal, the ordinal in 0..4095");
   EXPECT_EQ(error_of(ErrorKind::Type, [] { Tensor().sum(); }), "[shape] the tensor is undefined");
 }
 
