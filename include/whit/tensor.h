@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -541,6 +542,14 @@ DType default_int();
 /// What `function` gives: outputs of a traced body as one CALL. `inputs` are replaced by parameters in the graph of
 /// `outputs`, so that equal bodies over other inputs are one node.
 /// errors: Runtime when the body depends on other buffers and `allow_implicit` is false
-std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit);
+/// `gradient` is an id of register_gradient, or 0 for the derivative of the body.
+std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit,
+                              int64_t gradient = 0);
+
+/// A gradient of a function by its maker: from those of the outputs (zeros where none arrives) and the inputs to those
+/// of the inputs; an undefined tensor, or one too few, passes none. Registered for the life of the process.
+using GradientFn =
+    std::function<std::vector<Tensor>(std::span<const Tensor> out_grads, std::span<const Tensor> inputs)>;
+int64_t register_gradient(GradientFn fn);
 
 }  // namespace whit

@@ -7,6 +7,7 @@
 #include "rules/gradient.h"
 
 #include <array>
+#include <mutex>
 #include <numbers>
 #include <unordered_map>
 
@@ -73,6 +74,7 @@ Grads sin_row(const UOp& n, const UOp& g) {
 }
 Grads cast_row(const UOp& n, const UOp& g) { return {cast(g, n.src(0).dtype())}; }
 Grads zero_row(const UOp& n, const UOp&) { return {num(n, 0.0)}; }
+Grads mulacc_row(const UOp& n, const UOp& g) { return {times(g, n.src(1)), times(g, n.src(0)), g}; }
 Grads same_row(const UOp&, const UOp& g) { return {g}; }
 Grads contiguous_backward_row(const UOp&, const UOp& g) { return {UOp::make(Op::Contiguous, g.dtype(), {g})}; }
 Grads copy_row(const UOp& n, const UOp& g) {
@@ -226,24 +228,24 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {Op::Add, add_row},          {Op::Sub, sub_row},
-    {Op::Mul, mul_row},          {Op::Neg, neg_row},
-    {Op::Recip, recip_row},      {Op::Fdiv, fdiv_row},
-    {Op::Sqrt, sqrt_row},        {Op::Exp2, exp2_row},
-    {Op::Log2, log2_row},        {Op::Sin, sin_row},
-    {Op::Trunc, zero_row},       {Op::Cast, cast_row},
-    {Op::Contiguous, same_row},  {Op::ContiguousBackward, contiguous_backward_row},
-    {Op::Copy, copy_row},        {Op::Where, where_row},
-    {Op::Max, max_row},          {Op::Min, min_row},
-    {Op::Pow, pow_row},          {Op::FloorMod, floormod_row},
-    {Op::Cmod, cmod_row},        {Op::Reduce, reduce_row},
-    {Op::Reshape, movement_row}, {Op::Expand, movement_row},
-    {Op::Permute, movement_row}, {Op::Pad, movement_row},
-    {Op::Shrink, movement_row},  {Op::Flip, movement_row},
-    {Op::Window, movement_row},  {Op::Unwindow, movement_row},
-    {Op::Stack, stack_row},      {Op::Gather, gather_row},
-    {Op::Scatter, scatter_row},  {Op::After, after_row},
-    {Op::Store, store_row},
+    {Op::Add, add_row},           {Op::Sub, sub_row},
+    {Op::Mul, mul_row},           {Op::Neg, neg_row},
+    {Op::Recip, recip_row},       {Op::Fdiv, fdiv_row},
+    {Op::Sqrt, sqrt_row},         {Op::Exp2, exp2_row},
+    {Op::Log2, log2_row},         {Op::Sin, sin_row},
+    {Op::Trunc, zero_row},        {Op::Cast, cast_row},
+    {Op::Contiguous, same_row},   {Op::ContiguousBackward, contiguous_backward_row},
+    {Op::Copy, copy_row},         {Op::Where, where_row},
+    {Op::MulAcc, mulacc_row},     {Op::Max, max_row},
+    {Op::Min, min_row},           {Op::Pow, pow_row},
+    {Op::FloorMod, floormod_row}, {Op::Cmod, cmod_row},
+    {Op::Reduce, reduce_row},     {Op::Reshape, movement_row},
+    {Op::Expand, movement_row},   {Op::Permute, movement_row},
+    {Op::Pad, movement_row},      {Op::Shrink, movement_row},
+    {Op::Flip, movement_row},     {Op::Window, movement_row},
+    {Op::Unwindow, movement_row}, {Op::Stack, stack_row},
+    {Op::Gather, gather_row},     {Op::Scatter, scatter_row},
+    {Op::After, after_row},       {Op::Store, store_row},
 };
 
 // Ops that are flat or integer everywhere, or stop gradients on purpose.
@@ -251,6 +253,32 @@ constexpr Op kStops[] = {Op::Const, Op::Buffer, Op::Param, Op::Variable, Op::Lan
                          Op::CmpLt, Op::CmpNe,  Op::CmpEq, Op::Bitcast,  Op::Threefry};
 
 }  // namespace
+
+namespace {
+struct CustomGradients {
+  std::mutex mutex;
+  std::vector<CustomGradient> fns;  // id i is fns[i - 1]; they live as long as the process, as nodes may name them
+};
+CustomGradients& custom_gradients() {
+  static CustomGradients* const all = new CustomGradients;
+  return *all;
+}
+}  // namespace
+
+int64_t add_custom_gradient(CustomGradient fn) {
+  CustomGradients& all = custom_gradients();
+  const std::lock_guard lock(all.mutex);
+  all.fns.push_back(std::move(fn));
+  return static_cast<int64_t>(all.fns.size());
+}
+
+bool has_gradient(Op op) {
+  for (const Row& row : kRows)
+    if (row.op == op) return true;
+  for (const Op stop : kStops)
+    if (stop == op) return true;
+  return op == Op::Call || op == Op::Tuple || op == Op::GetTuple;
+}
 
 bool passes_gradient(const Node* n) {
   for (const Op op : kStops)
@@ -352,6 +380,19 @@ std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_
                                 const std::vector<bool>& wanted) {
   const UOp body = call.src(0);
   const size_t n_args = call.n_src() - 1;
+  if (call.arg().is_int()) {
+    CustomGradient fn;
+    {
+      CustomGradients& all = custom_gradients();
+      const std::lock_guard lock(all.mutex);
+      fn = all.fns.at(static_cast<size_t>(call.arg().as_int()) - 1);
+    }
+    std::vector<UOp> given(body.n_src());
+    for (const auto& [k, g] : out_grads) given[static_cast<size_t>(k)] = g;
+    std::vector<UOp> out = fn(given, call);
+    out.resize(n_args);
+    return out;
+  }
   std::vector<UOp> params, roots, seeds, args;
   for (size_t i = 0; i < n_args; ++i) {
     args.push_back(call.src(i + 1));

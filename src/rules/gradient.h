@@ -1,6 +1,7 @@
 // The gradient table: a row an op says how the gradient of a node becomes gradients of its sources, as nodes again, so
 // that gradients can be differentiated too.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "ir/uop.h"
@@ -16,6 +17,14 @@ bool passes_gradient(const Node* node);
 UOp transpose_movement(const UOp& node, const UOp& grad);
 /// The same for a chain of movement ops down to `base`.
 UOp transpose_chain(const UOp& chain, const UOp& base, UOp grad);
+
+/// The gradient of a CALL by its maker: from the gradients of its results (null where none arrives) those of its
+/// arguments (null where none passes). A CALL whose arg is the id uses it.
+using CustomGradient = std::function<std::vector<UOp>(std::span<const UOp> out_grads, const UOp& call)>;
+int64_t add_custom_gradient(CustomGradient fn);
+
+/// True when an op has a row, or is known to pass no gradient.
+bool has_gradient(Op op);
 
 /// Reverse walk from `root`, whose own gradient is `grad`: the gradients of `targets`, null where unreached. `targets`
 /// may contain inner nodes. cost: linear in the graph

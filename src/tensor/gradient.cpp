@@ -106,7 +106,31 @@ const Tensor& Tensor::backward(const Tensor& gradient) const {
   return *this;
 }
 
-std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit) {
+int64_t register_gradient(GradientFn fn) {
+  return add_custom_gradient([user = std::move(fn)](std::span<const UOp> out_grads, const UOp& call) {
+    std::vector<Tensor> grads, inputs;
+    const UOp body = call.src(0);
+    for (size_t i = 0; i < out_grads.size(); ++i)
+      grads.push_back(
+          wrap(out_grads[i] ? out_grads[i] : broadcast_scalar(constant(body.src(i).dtype(), 0), body.src(i).shape())));
+    for (size_t i = 1; i < call.n_src(); ++i) inputs.push_back(wrap(call.src(i)));
+    const std::vector<Tensor> given = user(grads, inputs);
+    WHIT_USER(given.size() <= inputs.size(), Value, "[gradient] a custom gradient gave {} tensors for {} inputs",
+              given.size(), inputs.size());
+    std::vector<UOp> out;
+    for (size_t i = 0; i < given.size(); ++i) {
+      out.emplace_back();
+      if (!given[i].defined()) continue;
+      WHIT_USER(given[i].shape() == inputs[i].shape(), Value, "[gradient] a custom gradient has shape {}, its input {}",
+                given[i].shape().str(), inputs[i].shape().str());
+      out.back() = cast_value(given[i].uop(), inputs[i].dtype());
+    }
+    return out;
+  });
+}
+
+std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit,
+                              int64_t gradient) {
   std::unordered_map<const Node*, UOp> map;
   std::vector<UOp> args, results;
   for (const Tensor& t : inputs) {
@@ -130,7 +154,7 @@ std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Te
   body = substitute(body, implicit);
   std::vector<UOp> src{body};
   src.insert(src.end(), args.begin(), args.end());
-  const UOp call = UOp::make(Op::Call, DType::Void, src);
+  const UOp call = UOp::make(Op::Call, DType::Void, src, gradient ? Arg(gradient) : Arg());
   std::vector<Tensor> out;
   for (size_t i = 0; i < results.size(); ++i)
     out.push_back(wrap(UOp::make(Op::GetTuple, results[i].dtype(), {call}, Arg(static_cast<int64_t>(i)))));

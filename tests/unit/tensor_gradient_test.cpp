@@ -218,6 +218,30 @@ TEST(Gradient, ThroughACall) {
                 1e-5);
 }
 
+TEST(Gradient, OfTheMaker) {
+  const Tensor x = f32({1, 2, 3}, 3), w = f32({2, 2, 2}, 3);
+  // A straight-through estimator: the gradient of rounding is that of its input, and w gets none.
+  const int64_t id = register_gradient(
+      [](std::span<const Tensor> g, std::span<const Tensor> in) { return std::vector<Tensor>{g[0] * 10 + in[0]}; });
+  const Tensor inputs[] = {x, w}, outputs[] = {(x * w * 0.3).round()};
+  const Tensor y = make_call(inputs, outputs, false, id)[0];
+  expect_tensor(y, 3, {1, 1, 2});
+  const std::vector<Tensor> g = y.sum().gradient({x, w});
+  expect_tensor(g[0], 3, {11, 12, 13});
+  expect_tensor(g[1], 3, {0, 0, 0});
+}
+
+TEST(Gradient, EveryTensorOpIsInTheTable) {
+  for (int i = 0; i < kNumOps; ++i) {
+    const Op op = static_cast<Op>(i);
+    const bool integers_only = op == Op::Cdiv || op == Op::FloorDiv || (op >= Op::And && op <= Op::Shr);
+    const bool of_tensors = (is_elementwise(op) && !integers_only) || is_movement(op) || op == Op::Reduce ||
+                            op == Op::Gather || op == Op::Scatter || op == Op::After || op == Op::Store ||
+                            op == Op::Contiguous || op == Op::Detach || op == Op::Copy;
+    EXPECT_TRUE(!of_tensors || has_gradient(op)) << name(op);
+  }
+}
+
 TEST(Gradient, DeepGraphs) {
   Tensor x = f32({1}, 1);
   Tensor y = x;
