@@ -230,10 +230,23 @@ class Rangeify {
 
   int32_t want(int32_t i, int32_t nest, int32_t scope, std::span<const UOp> index, const UOp& gate) {
     const uint32_t id = intern(index);
-    const InstanceKey key{i, nest, id, gate.node()};
-    const auto [it, fresh] = instance_ids_.try_emplace(key, static_cast<int32_t>(instances_.size()));
-    if (!fresh) return it->second;
-    const int32_t k = it->second;
+    // Most nodes are wanted a few times: a look at each is cheaper than a table.
+    const int32_t k = static_cast<int32_t>(instances_.size());
+    int32_t seen = 0;
+    for (int32_t j = first_instance_[static_cast<size_t>(i)]; j >= 0 && seen <= kFewInstances; ++seen) {
+      const Instance& in = instances_[static_cast<size_t>(j)];
+      if (in.nest == nest && in.index == id && in.gate == gate) return j;
+      j = in.next;
+    }
+    if (seen >= kFewInstances) {
+      if (seen == kFewInstances)
+        for (int32_t j = first_instance_[static_cast<size_t>(i)]; j >= 0; j = instances_[static_cast<size_t>(j)].next) {
+          const Instance& in = instances_[static_cast<size_t>(j)];
+          instance_ids_.try_emplace(InstanceKey{i, in.nest, in.index, in.gate.node()}, j);
+        }
+      const auto [it, fresh] = instance_ids_.try_emplace(InstanceKey{i, nest, id, gate.node()}, k);
+      if (!fresh) return it->second;
+    }
     instances_.push_back({i, nest, scope, first_instance_[static_cast<size_t>(i)], id, 0, gate, {}, {}});
     first_instance_[static_cast<size_t>(i)] = k;
     ++nests_[static_cast<size_t>(nest)].n_instances;
@@ -319,7 +332,12 @@ class Rangeify {
     const OpenNest& nest = nests_[static_cast<size_t>(d.first->nest)];
     if (n->op == Op::Reduce) return should_materialise_reduce(i, d, n_elems);
     if (n->op == Op::Pad) {
-      // Under a contraction a padded copy keeps gates out of the inner loop.
+      // Under a contraction a padded copy keeps gates out of the inner loop. What is computed below without a
+      // contraction is stored with a halo instead.
+      int32_t base = src(i, 0);
+      while (is_view(node(base))) base = src(base, 0);
+      const size_t b = static_cast<size_t>(base);
+      if (is_elementwise(node(base)->op) && !in_memory_[b] && !over_contraction_[b]) return false;
       return d.first->scope != nest.scope && scopes_[static_cast<size_t>(d.first->scope)].contraction &&
              d.evaluations >= 4 * n_elems;
     }
@@ -1072,7 +1090,7 @@ class Rangeify {
     }
   }
 
-  static constexpr int32_t kCopyNest = -2;
+  static constexpr int32_t kCopyNest = -2, kFewInstances = 6;
   static constexpr int64_t kMaxHalo = 3;  // times the elements
 
   const Graph& g_;
