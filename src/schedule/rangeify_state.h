@@ -1,0 +1,214 @@
+// The state of a rangeify run; see rangeify.h for how it works. Private to rangeify*.cpp.
+#pragma once
+#include <unordered_map>
+
+#include "schedule/cost.h"
+#include "schedule/index.h"
+#include "schedule/rangeify.h"
+
+namespace whit::sched {
+
+// The loops that are open where a value is wanted: those of the nest, then of reduces from outside in.
+struct Scope {
+  int32_t parent;     // -1: the nest itself
+  int64_t innermost;  // the reduce runs once for each value of the parent's ranges up to this id
+  bool contraction, unwindow;
+  SmallVec<UOp, 4> ranges{};
+};
+
+// A node wanted at an index.
+struct Instance {
+  int32_t node, nest, scope;
+  int32_t next;            // of the same node
+  uint32_t index;          // in the pool
+  uint32_t first_src;      // in src_instances_
+  UOp gate{};              // null: always
+  SmallVec<UOp, 2> own{};  // REDUCE, UNWINDOW: its ranges; PAD, GATHER, UNWINDOW: then the condition of the value
+  UOp value{};
+};
+
+struct OpenNest {
+  int32_t node;  // what it computes
+  int32_t instance = -1;
+  int64_t n_iterations = 1;
+  int64_t next_range = 0;
+  int n_instances = 0, n_buffers = 0, n_reduces = 0, n_contractions = 0;  // reduces: without those of UNWINDOW
+  int32_t scope = -1;
+  std::vector<UOp> ranges{};
+  UOp store_index{}, inside{};  // with a halo: where the value goes, and where it is not zero
+};
+
+// Where the elements of a temporary lie. Row-major, unless: there are zeros around it, so that windows that reach over
+// its edge need no gate; or its axes are ordered as what it is computed from lies, so that it is one pass over memory.
+struct Layout {
+  Dims before{}, dims{};  // by axis
+  Dims order{};           // memory axis -> axis
+
+  // Row-major place in memory; `at` is the index by axis, from the edge of the halo.
+  UOp flat(std::span<const UOp> at) const {
+    Index ordered;
+    Dims sizes;
+    for (const int64_t a : order) {
+      ordered.push_back(at[static_cast<size_t>(a)]);
+      sizes.push_back(dims[static_cast<size_t>(a)]);
+    }
+    return flatten(ordered, sizes);
+  }
+};
+
+struct StateStore {
+  int32_t nest, buffer, value_node;
+  UOp index{}, gate{};
+};
+
+class Rangeify {
+ public:
+  Rangeify(const Graph& graph, const Forced& forced, const RangeifyLimits& limits, uint16_t default_device)
+      : g_(graph), forced_(forced), limits_(limits), default_device_(default_device) {}
+
+  NestGraph run();
+
+ private:
+  const Node* node(int32_t i) const { return g_.nodes[static_cast<size_t>(i)]; }
+  int32_t src(int32_t i, size_t k) const { return g_.src_of(static_cast<size_t>(i))[k]; }
+  uint16_t device_of(int32_t i) const { return node(i)->device ? node(i)->device : default_device_; }
+
+  // ---- memory and instances (rangeify.cpp)
+
+  int32_t add_buffer(VirtualBuffer::Kind kind, int32_t i, int32_t previous, int64_t n_elems, uint16_t device);
+  int32_t materialise(int32_t i);
+
+  static bool is_view(const Node* n) { return is_movement(n->op) && n->op != Op::Stack; }
+
+  bool is_state(int32_t i) const { return node(i)->op == Op::Buffer || node(i)->op == Op::After; }
+
+  int32_t memory_below(int32_t x) const;
+  void find_memory();
+
+  void find_structure();
+  uint32_t intern(std::span<const UOp> index);
+
+  struct InstanceKey {
+    int32_t node, nest;
+    uint32_t index;
+    const Node* gate;
+    bool operator==(const InstanceKey&) const = default;
+  };
+  struct InstanceKeyHash {
+    size_t operator()(const InstanceKey& k) const {
+      return hash_mix(
+          hash_mix(static_cast<uint64_t>(static_cast<uint32_t>(k.node)) << 32 | static_cast<uint32_t>(k.nest), k.index),
+          reinterpret_cast<uintptr_t>(k.gate));
+    }
+  };
+
+  int32_t want(int32_t i, int32_t nest, int32_t scope, std::span<const UOp> index, const UOp& gate);
+  std::span<const UOp> index_of(const Instance& in) const { return index_pool_[in.index]; }
+
+  int32_t add_scope(int32_t parent, int64_t innermost, bool contraction, bool unwindow);
+  int32_t open_nest(int32_t i, const Shape& shape, Index& index, const Layout* layout = nullptr);
+
+  int64_t innermost_of(const Instance& in) const;
+  int64_t evaluations(const Instance& in) const;
+
+  // ---- decisions (rangeify_decide.cpp)
+
+  struct Demand {
+    double evaluations = 0;
+    int n_instances = 0;
+    bool one_nest = true;
+    const Instance* first = nullptr;
+  };
+  Demand demand_of(int32_t i) const;
+  bool should_materialise(int32_t i);
+
+  bool is_unwindowed_contraction(int32_t i) const;
+  bool should_materialise_reduce(int32_t i, const Demand& d, double n_elems);
+
+  // ---- backward: what sources are wanted at (rangeify_expand.cpp)
+
+  void visit(int32_t i);
+  int32_t push_own(int32_t i, int32_t nest, std::span<const UOp> index, const UOp& gate);
+
+  const Layout* find_layout(int32_t i);
+  bool add_halo(int32_t i, Layout& l) const;
+
+  bool follow_source(int32_t i, Layout& l) const;
+  void count_loads(int32_t i);
+
+  void copy_state(int32_t i);
+
+  // The element of the memory below a chain of views.
+  struct Place {
+    int32_t base;
+    Index index{};
+    UOp gate{};
+  };
+  Place place_of(int32_t view, int32_t base, std::span<const UOp> index) const;
+  void visit_after(int32_t i);
+
+  void visit_scatter(int32_t i);
+  UOp loaded_index(int32_t instance, DType dtype);
+
+  UOp flat_index(int32_t i, std::span<const UOp> index) const;
+  int32_t materialised_relu(int32_t i) const;
+
+  UOp fresh_range(int32_t nest, int64_t size);
+  void expand(int32_t k);
+
+  template <class Ask>
+  void expand_bitcast(const Node* n, const Instance& in, const Index& at, SmallVec<UOp, 2>& own, const Ask& ask);
+
+  // ---- forward: expressions and nests (rangeify_value.cpp)
+
+  UOp source_value(const Instance& in, size_t s) const;
+  UOp load_from(int32_t buffer, const UOp& flat, const UOp& gate) const;
+
+  UOp loaded(const Instance& in, int32_t buffer);
+  bool is_zero_outside(const Node* x, const UOp& inside) const;
+  bool is_halo_load(const Node* x, const UOp& inside) const;
+  UOp zero_outside(const UOp& x, const UOp& inside) const;
+
+  UOp value_of(const Instance& in);
+
+  static UOp reduce_value(const UOp& x, std::string_view monoid, std::span<const UOp> ranges);
+
+  static bool is_sum(const UOp& x) { return x.op() == Op::Reduce && x.arg().at(0).as_str() == "add"; }
+
+  static DType uint_of(int n);
+  static UOp bits_as(const UOp& x, DType dtype) { return x.dtype() == dtype ? x : UOp::make(Op::Bitcast, dtype, {x}); }
+
+  UOp bitcast_value(const Node* n, const Instance& in) const;
+  void emit();
+
+  void replace_stand_ins(std::span<const int32_t> place);
+  void describe(Nest& nest);
+
+  static constexpr int32_t kCopyNest = -2, kFewInstances = 6;
+  static constexpr int64_t kMaxHalo = 3;  // times the elements
+
+  const Graph& g_;
+  const Forced& forced_;
+  const RangeifyLimits& limits_;
+  const uint16_t default_device_;
+  NestGraph out_{};
+  std::vector<char> in_memory_{};
+  std::vector<Cost> costs_{};
+  std::vector<int32_t> first_instance_{}, own_nest_{};
+  std::vector<Instance> instances_{};
+  std::vector<int32_t> src_instances_{};
+  std::vector<OpenNest> nests_{};
+  std::vector<Scope> scopes_{};
+  std::vector<StateStore> state_stores_{};
+  std::vector<int32_t> scatter_adds_{}, has_stand_ins_{};
+  std::unordered_map<int32_t, int32_t> copies_{};
+  std::vector<char> over_contraction_{};            // by node: elementwise over one that nobody else uses
+  std::unordered_map<int32_t, int32_t> relu_of_{};  // condition -> WHERE
+  std::unordered_map<int32_t, Layout> layouts_{};
+  std::unordered_map<const Node*, UOp> zero_where_not_{};  // loads from halos
+  std::vector<Index> index_pool_{};
+  std::unordered_map<uint64_t, SmallVec<uint32_t, 1>> index_ids_{};
+  std::unordered_map<InstanceKey, int32_t, InstanceKeyHash> instance_ids_{};
+};
+
+}  // namespace whit::sched
