@@ -114,7 +114,7 @@ void check(const std::vector<Case>& cases) {
     for (size_t i = 0; i < 256; ++i) in[0][i] = static_cast<char>(i);
   std::vector<std::vector<char>> first;
   for (const int64_t lanes : {0, 8}) {
-    for (const char* renderer : {"llvm", "c"}) {
+    for (const std::string& renderer : testing::renderers()) {
       const Caps& caps = renderer_by_name(renderer).caps;
       const UOp program = decompose(make_program(cases, lanes), caps);
       ASSERT_EQ(decompose(program, caps), program) << "it is not final";
@@ -231,7 +231,8 @@ TEST(Decompose, FormsOfTheFrontEnd) {
     p.end(r);
     std::vector<float> in(kElems), out(kElems);
     for (size_t i = 0; i < in.size(); ++i) in[i] = 87.0f * (static_cast<float>(i) / (kElems / 2) - 1);
-    const CompiledKernel k = testing::compile_kernel(decompose(p.linear(), renderer_by_name("llvm").caps), "llvm");
+    const std::string renderer = testing::renderers()[0];
+    const CompiledKernel k = testing::compile_kernel(decompose(p.linear(), renderer_by_name(renderer).caps), renderer);
     void* buffers[] = {in.data(), out.data()};
     k.call(buffers, nullptr, nullptr, 0, kElems / 16);
     double worst = 0;
@@ -275,7 +276,7 @@ TEST(Decompose, FoldOfNarrowFloatsRoundsEachStep) {
   for (int64_t i = 0; i < 8; ++i) want.push_back(read_element(DType::BFloat16, in.data(), i));
   for (size_t half = 4; half > 0; half /= 2)
     for (size_t i = 0; i < half; ++i) want[i] = monoid_combine("add", DType::BFloat16, want[i], want[i + half]);
-  for (const char* renderer : {"llvm", "c"}) {
+  for (const std::string& renderer : testing::renderers()) {
     const CompiledKernel k = testing::compile_kernel(decompose(p.linear(), renderer_by_name(renderer).caps), renderer);
     void* buffers[] = {out.data(), in.data()};
     k.call(buffers, nullptr, nullptr, 0, 1);

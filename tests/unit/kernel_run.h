@@ -15,6 +15,15 @@ namespace whit::testing {
 
 using KernelFn = void (*)(void* const* buffers, const int64_t* variables, void* scratch, int64_t first, int64_t last);
 
+/// The renderers whose text this build can compile.
+inline std::vector<std::string> renderers() {
+#if WHIT_LLVM
+  return {"llvm", "c"};
+#else
+  return {"c"};
+#endif
+}
+
 struct CompiledKernel {
   std::shared_ptr<LoadedObject> object;
   KernelFn call = nullptr;

@@ -11,7 +11,7 @@ namespace {
 
 using testing::Program;
 
-class RenderMemory : public ::testing::TestWithParam<const char*> {
+class RenderMemory : public ::testing::TestWithParam<std::string> {
  protected:
   void run(const Program& p, std::vector<void*> buffers, int64_t n = 1, std::vector<int64_t> variables = {}) {
     const testing::CompiledKernel k = testing::compile_kernel(p.linear(), GetParam());
@@ -235,8 +235,8 @@ TEST(Render, RefusesWhatIsNoProgram) {
   EXPECT_THROW(renderer_by_name("fortran"), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, RenderMemory, ::testing::Values("llvm", "c"),
-                         [](const auto& i) { return std::string(i.param); });
+INSTANTIATE_TEST_SUITE_P(Cpu, RenderMemory, ::testing::ValuesIn(testing::renderers()),
+                         [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace whit
