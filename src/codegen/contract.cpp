@@ -139,7 +139,7 @@ void choose_tile(const Contraction& c, const Target& t, ContractPlan& p) {
   double best = 1e300;
   ContractPlan found = p;
   for (int64_t v = 1; v <= std::min<int64_t>(4, n_vectors); ++v) {
-    const int64_t most = (t.n_vector_registers - 2 - v) / v;
+    const int64_t most = std::min<int64_t>(16, (t.n_vector_registers - 2 - v) / v);
     // Panels of v vectors, and one narrower panel for the rest.
     const double panels = static_cast<double>(n_vectors / v), rest = static_cast<double>(n_vectors % v);
     auto cost = [&](int64_t size, int64_t tile, int64_t other) {

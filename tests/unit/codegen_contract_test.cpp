@@ -56,6 +56,36 @@ TEST(Contract, Convolutions) {
     }
 }
 
+TEST(Contract, DtypesPrologueAndEpilogue) {
+  const int64_t m = 19, n = 37, k = 24;
+  for (const DType dt : {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64, DType::Int32, DType::Int8}) {
+    const DType sum = dt == DType::Float64                      ? dt
+                      : dt == DType::Int32 || dt == DType::Int8 ? DType::Int32
+                                                                : DType::Float32;
+    zoo::Ranges r;
+    const UOp i = r.out(m), j = r.out(n), q = r.sum(k);
+    const UOp x = cast(zoo::at(zoo::buffer(1, m * k, dt), i * k + q), sum);
+    const UOp y = cast(zoo::at(zoo::buffer(2, n * k, dt), j * k + q), sum);
+    EXPECT_EQ(
+        check(zoo::sink({zoo::put(zoo::buffer(0, m * n, sum), i * n + j, zoo::sum_over(x * y, {q}), {i, j})}), small()),
+        "")
+        << name(dt);
+  }
+  zoo::Ranges r;
+  const UOp i = r.out(m), j = r.out(n), q = r.sum(k);
+  const UOp x = zoo::relu(zoo::at(zoo::buffer(1, m * k), i * k + q) + zoo::at(zoo::buffer(4, k), q));
+  const UOp y = zoo::at(zoo::buffer(2, n * k), q * n + j) * zoo::at(zoo::buffer(5, n), j);
+  const UOp z = zoo::sum_over(x * y, {q});
+  const UOp residual = zoo::at(zoo::buffer(3, m * n), i * n + j);
+  EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, m * n), i * n + j, z + residual, {i, j}),
+                             zoo::put(zoo::buffer(6, m * n), j * m + i, zoo::relu(z), {i, j})}),
+                  small()),
+            "");
+  // In place: the output is read where it is written.
+  const UOp in_place = zoo::at(zoo::buffer(0, m * n), i * n + j);
+  EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, m * n), i * n + j, in_place + z, {i, j})}), small()), "");
+}
+
 TEST(Contract, WhatIsCounted) {
   Target t = host_target();
   t.vector_bytes = 64;
