@@ -26,6 +26,7 @@ namespace whit::codegen {
 namespace {
 
 constexpr double kNsPerCycle = 0.33;
+constexpr double kMostScratch = 32 << 20;  // bytes
 
 bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.begin(), list.end(), u) != list.end(); }
 int64_t size_of(const UOp& r) { return range_size(r.node()); }
@@ -249,7 +250,9 @@ class Builder {
     const auto panel_bytes = static_cast<int64_t>(product(c_.summed)) * width * c_.n_bytes;
     chunked_ = p_.pack && panel_bytes * std::max<int64_t>(1, n_panels) > budget;
     output_is_read_ = reads_output();
-    if (chunked_ && panel_bytes > budget && c_.summed.size() > 1) {
+    // Accumulators that rest in scratch memory while the sum is cut must not be a second output in size.
+    const double rest_bytes = product(rows_) * product(c_.own[p_.swapped ? 1 : 0]) * static_cast<double>(c_.n_bytes);
+    if (chunked_ && panel_bytes > budget && c_.summed.size() > 1 && rest_bytes <= kMostScratch) {
       cut_ = true;
       chunked_ = false;
     }
@@ -649,8 +652,15 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   if (product(c.summed) < 4) return false;
   const ContractPlan p = plan_contraction(nest, c, target);
   if (!p.lane) return false;
-  // One row: lanes only help when the operand lies along them.
-  if (product(c.own[p.swapped ? 0 : 1]) < 2 && p.pack) return false;
+  if (p.pack) {
+    // Packing is repaid by rows. A few rows over operands that lie along the sum do better with lanes along the sum.
+    const double rows = product(c.own[p.swapped ? 0 : 1]);
+    const UOp& k = c.summed.back();
+    const bool along = size_of(k) >= 16 && is_contiguous(c.x[0], k) && is_contiguous(c.x[1], k);
+    if (rows < 2 || (rows < 16 && along)) return false;
+    if (c.summed.size() == 1 && product(c.summed) * static_cast<double>(p.vectors * p.lanes * c.n_bytes) > kMostScratch)
+      return false;
+  }
   Builder(nest, c, p, target).run(out);
   return true;
 }

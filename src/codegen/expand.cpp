@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/ptr_map.h"
 #include "codegen/affine.h"
 #include "codegen/loops.h"
 #include "codegen/nest.h"
@@ -40,9 +41,27 @@ UOp spread(const UOp& scalar, int64_t n_lanes) {
 
 int64_t n_lanes(const UOp& u) { return u.shape().empty() ? 1 : u.shape()[0]; }
 
+// What some ranges stand for; a handful, so a list.
+class RangeValues {
+ public:
+  const UOp* find(const Node* range) const {
+    for (const auto& [r, v] : list_)
+      if (r == range) return &v;
+    return nullptr;
+  }
+  UOp& operator[](const Node* range) {
+    for (auto& [r, v] : list_)
+      if (r == range) return v;
+    return list_.emplace_back(range, UOp()).second;
+  }
+
+ private:
+  std::vector<std::pair<const Node*, UOp>> list_;
+};
+
 struct Scope {
-  std::unordered_map<const Node*, UOp> values;  // of ranges
-  std::unordered_map<const Node*, UOp> done;
+  RangeValues values;
+  PtrMap<Node, UOp> done;
 };
 
 // A REDUCE whose outer loops enclose output loops: its accumulator lives in the output between two of their iterations.
@@ -256,18 +275,18 @@ class Expander {
   static bool is_open(const Node* n, const Scope& scope) {
     if (!n->range_set) return false;
     for (const Node* r : n->range_set->nodes)
-      if (scope.values.contains(r)) return true;
+      if (scope.values.find(r)) return true;
     return false;
   }
 
   UOp expand(const UOp& root, Scope& scope) {
     if (&scope != &outer_ && !is_open(root.node(), scope)) return expand(root, outer_);
-    if (const auto it = scope.done.find(root.node()); it != scope.done.end()) return it->second;
+    if (const UOp* known = scope.done.find(root.node())) return *known;
     std::vector<std::pair<const Node*, uint32_t>> stack{{root.node(), 0}};
     std::vector<UOp> src;
     while (!stack.empty()) {
       const auto [n, next] = stack.back();
-      if (next == 0 && scope.done.contains(n)) {
+      if (next == 0 && scope.done.find(n)) {
         stack.pop_back();
         continue;
       }
@@ -275,10 +294,11 @@ class Expander {
       if (!closes && next < n->n_src) {
         ++stack.back().second;
         const Node* s = n->src()[next];
-        if (scope.done.contains(s)) continue;
-        if (&scope != &outer_ && !is_open(s, scope))
-          scope.done.emplace(s, expand(UOp(s), outer_));
-        else
+        if (scope.done.find(s)) continue;
+        if (&scope != &outer_ && !is_open(s, scope)) {
+          UOp outside = expand(UOp(s), outer_);
+          scope.done[s] = std::move(outside);
+        } else
           stack.emplace_back(s, 0);
         continue;
       }
@@ -289,20 +309,20 @@ class Expander {
         result = stage(n, scope);
       } else {
         src.clear();
-        for (const Node* s : n->src()) src.push_back(scope.done.at(s));
+        for (const Node* s : n->src()) src.push_back(*scope.done.find(s));
         result = rebuild(n, src, scope);
       }
-      scope.done.emplace(n, result);
+      scope.done[n] = std::move(result);
       stack.pop_back();
     }
-    return scope.done.at(root.node());
+    return *scope.done.find(root.node());
   }
 
   UOp rebuild(const Node* n, std::span<const UOp> src, const Scope& scope) {
     switch (n->op) {
       case Op::Range: {
-        const auto it = scope.values.find(n);
-        return it == scope.values.end() ? UOp(n) : it->second;
+        const UOp* v = scope.values.find(n);
+        return v ? *v : UOp(n);
       }
       case Op::Index: {
         const UOp flat = build_affine(affine_of(src[1]), src[1].dtype());
@@ -377,11 +397,10 @@ class Expander {
       if (it != tree_.block_of_range.end()) block = tree_.deeper(block, tree_.blocks[it->second].get());
     };
     for (const Node* r : n->range_set->nodes) {
-      const auto it = scope.values.find(r);
-      if (it == scope.values.end()) {
-        visit(r);
+      if (const UOp* v = scope.values.find(r)) {
+        for (const Node* q : v->ranges()) visit(q);
       } else {
-        for (const Node* q : it->second.ranges()) visit(q);
+        visit(r);
       }
     }
     return block;
@@ -391,9 +410,9 @@ class Expander {
     std::vector<const Node*> key{n};
     if (n->range_set)
       for (const Node* r : n->range_set->nodes) {
-        const auto it = scope.values.find(r);
-        if (it != scope.values.end()) tree_.alive.push_back(it->second);
-        key.push_back(it == scope.values.end() ? r : it->second.node());
+        const UOp* v = scope.values.find(r);
+        if (v) tree_.alive.push_back(*v);
+        key.push_back(v ? v->node() : r);
       }
     return key;
   }

@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 
+#include "base/ptr_map.h"
 #include "codegen/loops.h"
 
 namespace whit::codegen {
@@ -30,7 +31,6 @@ class Linearizer {
   UOp run() {
     order_ = toposort(tree_.stores);
     const int n_nodes = static_cast<int>(order_.size()), n_blocks = static_cast<int>(tree_.blocks.size());
-    number_.reserve(order_.size());
     for (int i = 0; i < n_nodes; ++i) number_[order_[i]] = i;
     block_.assign(order_.size(), nullptr);
     for (int i = 0; i < n_nodes; ++i) block_[i] = find_block(order_[i]);
@@ -42,8 +42,8 @@ class Linearizer {
     late_.assign(order_.size() + n_blocks, false);
     for (int i = 0; i < n_nodes; ++i) place(i);
     for (const UOp& s : tree_.stores) {
-      late_[number_.at(s.node())] = true;
-      for (const Block* b = block_[number_.at(s.node())]; b->parent; b = b->parent) late_[n_nodes + b->id] = true;
+      late_[number(s.node())] = true;
+      for (const Block* b = block_[number(s.node())]; b->parent; b = b->parent) late_[n_nodes + b->id] = true;
     }
     for (int b = 0; b < n_blocks; ++b)
       std::stable_sort(items_[b].begin(), items_[b].end(), [&](int x, int y) {
@@ -58,7 +58,10 @@ class Linearizer {
   }
 
  private:
-  Block* find_block(const Node* n) const {
+  int number(const Node* n) { return *number_.find(n); }
+  const UOp& out(const Node* n) { return *out_.find(n); }
+
+  Block* find_block(const Node* n) {
     if (n->op == Op::Range) {
       const auto it = tree_.block_of_range.find(n);
       WHIT_CHECK(it != tree_.block_of_range.end(), "[lower] range {} is used outside of its loop", range_id(n));
@@ -66,7 +69,7 @@ class Linearizer {
     }
     if (const auto it = tree_.pinned.find(n); it != tree_.pinned.end()) return tree_.blocks[it->second].get();
     Block* block = tree_.root();
-    for (const Node* s : n->src()) block = tree_.deeper(block, block_[number_.at(s)]);
+    for (const Node* s : n->src()) block = tree_.deeper(block, block_[number(s)]);
     return block;
   }
 
@@ -95,7 +98,7 @@ class Linearizer {
     }
     for (const Node* s : n->src()) {
       if (is_leaf(s) || s->op == Op::Range) continue;
-      const int j = number_.at(s);
+      const int j = number(s);
       int from = j, to = i;
       const Block *a = block_[j], *b = block_[i];
       while (a != b) {
@@ -163,7 +166,7 @@ class Linearizer {
       const Node* r = block->range.node();
       const int64_t arg[] = {next_range_++, static_cast<int64_t>(axis_type(r)), range_size(r)};
       std::vector<UOp> runs_to;
-      for (const Node* n : r->src()) runs_to.push_back(out_.at(n));
+      for (const Node* n : r->src()) runs_to.push_back(out(n));
       open = UOp::make(Op::Range, DType::Int64, runs_to, std::span<const int64_t>(arg));
       if (axis_type(r) == AxisType::Global) extent_ += range_size(r);
       out_[r] = open;
@@ -188,7 +191,7 @@ class Linearizer {
     list_.push_back(UOp::make(op, dt, src));
     return list_.back();
   }
-  UOp number(int64_t v) {
+  UOp literal(int64_t v) {
     const UOp c = constant(DType::Int64, v);
     list_.push_back(c);
     return c;
@@ -199,7 +202,7 @@ class Linearizer {
     std::vector<UOp> src;
     for (const Node* s : n->src()) {
       if (n->op == Op::After && s != n->src()[0]) break;
-      src.push_back(out_.at(s));
+      src.push_back(out(s));
     }
     if (n->op == Op::After) {
       out_[n] = src[0];
@@ -212,9 +215,9 @@ class Linearizer {
       if (n->src()[0]->vmin >= 0) return emit(n, UOp::make(mod ? Op::Cmod : Op::Cdiv, dt, src));
       // The remainder of a negative number is one divisor too small, the quotient one too large.
       const UOp rest = add(Op::Cmod, dt, {src[0], src[1]});
-      const UOp negative = add(Op::CmpLt, DType::Bool, {rest, number(0)});
+      const UOp negative = add(Op::CmpLt, DType::Bool, {rest, literal(0)});
       const UOp q = mod ? rest : add(Op::Cdiv, dt, {src[0], src[1]});
-      const UOp fixed = mod ? add(Op::Add, dt, {q, src[1]}) : add(Op::Sub, dt, {q, number(1)});
+      const UOp fixed = mod ? add(Op::Add, dt, {q, src[1]}) : add(Op::Sub, dt, {q, literal(1)});
       return emit(n, UOp::make(Op::Where, dt, {negative, fixed, q}));
     }
     emit(n, UOp::make(n->op, dt, src, n->arg));
@@ -224,14 +227,14 @@ class Linearizer {
   std::vector<std::string>& names_;
   int64_t& extent_;
   NodeList order_;
-  std::unordered_map<const Node*, int> number_;
+  PtrMap<Node, int> number_;
   std::vector<Block*> block_;
   std::vector<std::vector<int>> deps_, items_;
   std::vector<int> first_seen_;
   std::vector<bool> late_;
   enum : uint8_t { kNew, kOpen, kDone };
   std::vector<uint8_t> state_;
-  std::unordered_map<const Node*, UOp> out_;
+  PtrMap<Node, UOp> out_;
   std::vector<UOp> list_;
   int64_t next_range_ = 0;
 };
