@@ -33,26 +33,33 @@ UOp choice_of_constants(const Node* n, const std::unordered_map<const Node*, UOp
 // constants.
 UOp strengthen(const UOp& root) {
   std::unordered_map<const Node*, UOp> made;
+  std::unordered_set<const Node*> gone;  // casts that are their source now: a list must not have that twice
   std::vector<UOp> src;
   bool any = false;
   for (const Node* n : toposort(root)) {
     src.clear();
     bool changed = is_weak(n->dtype);
     for (const Node* s : n->src()) {
+      if (n->op == Op::Linear && gone.contains(s)) {
+        changed = true;
+        continue;
+      }
       src.push_back(made.at(s));
       changed |= src.back().node() != s;
     }
     any |= changed;
-    if (const UOp choice = choice_of_constants(n, made))
+    if (const UOp choice = choice_of_constants(n, made)) {
       made[n] = choice;
-    else if (!changed)
+    } else if (!changed) {
       made[n] = UOp(n);
-    else if (n->op == Op::Const && !n->arg.is_invalid() && n->dtype == DType::WeakFloat)
+    } else if (n->op == Op::Const && !n->arg.is_invalid() && n->dtype == DType::WeakFloat) {
       made[n] = constant(DType::Float64, n->arg.to_double());
-    else if (n->op == Op::Cast && src[0].dtype() == strong(n->dtype))
+    } else if (n->op == Op::Cast && src[0].dtype() == strong(n->dtype)) {
       made[n] = src[0];
-    else
+      gone.insert(n);
+    } else {
       made[n] = UOp::make(n->op, strong(n->dtype), src, n->arg);
+    }
   }
   return any ? made.at(root.node()) : root;
 }
@@ -69,6 +76,8 @@ class ListRewriter {
     for (const UOp& item : linear.srcs()) {
       const UOp made = rewrite_(item);
       if (item.op() == Op::EndRange || item.op() == Op::EndIf) close_scope();
+      // An item that has become what is there already; not one that is listed once more.
+      if (items_.insert(item.node()).second && made.node() != item.node() && listed_.contains(made.node())) continue;
       list_below(made);
       out_.push_back(made);
       if (item.op() == Op::Range || item.op() == Op::If) scopes_.emplace_back();
@@ -104,7 +113,7 @@ class ListRewriter {
 
   Rewriter& rewrite_;
   std::vector<UOp> out_;
-  std::unordered_set<const Node*> listed_;
+  std::unordered_set<const Node*> items_, listed_;
   std::vector<std::vector<const Node*>> scopes_;
 };
 

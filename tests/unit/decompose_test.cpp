@@ -262,6 +262,49 @@ TEST(Decompose, DivisionByPowersOfTwoIsAShift) {
   EXPECT_EQ(ops_of(floor_mod(i, 7)), "CMOD ");
 }
 
+// A cast that is not needed any more must not read its register again.
+TEST(Decompose, ACastThatGoesKeepsTheValue) {
+  const int64_t one[] = {1}, r[] = {0, 1};
+  const UOp acc = UOp::make(Op::Reg, DType::Int64, {}, std::span<const int64_t>(r));
+  Program p;
+  const UOp loop = p.range(1, AxisType::Global);
+  p.store(acc, constant(DType::Int64, 1));
+  const UOp weak = p.add(cast(p.load(acc), DType::WeakInt));
+  p.store(acc, constant(DType::Int64, 5));
+  p.store(index(param(0, DType::Int64, one), loop), p.add(cast(p.add(weak * 3), DType::Int64)));
+  p.end(loop);
+  for (const std::string& renderer : testing::renderers()) {
+    const CompiledKernel k = testing::compile_kernel(decompose(p.linear(), renderer_by_name(renderer).caps), renderer);
+    int64_t out = 0;
+    void* buffers[] = {&out};
+    k.call(buffers, nullptr, nullptr, 0, 1);
+    EXPECT_EQ(out, 3);
+  }
+}
+
+// A register that is read again is another value, and so is what is computed from it by the same nodes.
+TEST(Decompose, AnItemThatStandsTwiceIsComputedTwice) {
+  const int64_t two[] = {2}, r[] = {0, 1};
+  const UOp acc = UOp::make(Op::Reg, DType::Float32, {}, std::span<const int64_t>(r));
+  const UOp value = load(acc), power = alu(Op::Exp2, {value});
+  Program p;
+  const UOp loop = p.range(1, AxisType::Global);
+  for (int64_t i = 0; i < 2; ++i) {
+    p.store(acc, constant(DType::Float32, static_cast<double>(i)));
+    p.add(value);
+    p.store(index(param(0, DType::Float32, two), idx(i)), p.add(power));
+  }
+  p.end(loop);
+  for (const std::string& renderer : testing::renderers()) {
+    const CompiledKernel k = testing::compile_kernel(decompose(p.linear(), renderer_by_name(renderer).caps), renderer);
+    float out[2] = {0, 0};
+    void* buffers[] = {out};
+    k.call(buffers, nullptr, nullptr, 0, 1);
+    EXPECT_EQ(out[0], 1.0f);
+    EXPECT_EQ(out[1], 2.0f);
+  }
+}
+
 TEST(Decompose, FoldOfNarrowFloatsRoundsEachStep) {
   const int64_t n[] = {8}, one[] = {1};
   Program p;
