@@ -174,7 +174,8 @@ int32_t Rangeify::open_nest(int32_t i, const Shape& shape, Index& index, const L
   OpenNest& nest = nests_.back();
   nest.node = i;
   index.resize(shape.size());
-  for (size_t k = 0; k < shape.size(); ++k) {
+  const size_t n_single = shape.size() - (layout && layout->n_joined > 1 ? layout->n_joined : 0);
+  for (size_t k = 0; k < n_single; ++k) {
     const size_t a = layout ? static_cast<size_t>(layout->order[k]) : k;
     const int64_t size = layout ? layout->dims[a] : shape[a];
     if (size == 1) {
@@ -184,6 +185,23 @@ int32_t Rangeify::open_nest(int32_t i, const Shape& shape, Index& index, const L
     index[a] = range(size, nest.next_range++, AxisType::Weak);
     nest.ranges.push_back(index[a]);
     nest.n_iterations *= size;
+  }
+  if (n_single < shape.size()) {
+    int64_t size = 1;
+    for (size_t k = n_single; k < shape.size(); ++k) size *= layout->dims[static_cast<size_t>(layout->order[k])];
+    UOp joined = range(size, nest.next_range++, AxisType::Weak);
+    nest.ranges.push_back(joined);
+    nest.n_iterations *= size;
+    for (size_t k = shape.size(); k-- > n_single;) {
+      const size_t a = static_cast<size_t>(layout->order[k]);
+      if (k == n_single) {
+        index[a] = joined;
+      } else {
+        UOp outer;
+        div_mod_index(joined, layout->dims[a], outer, index[a]);
+        joined = outer;
+      }
+    }
   }
   nest.scope = add_scope(-1, -1, false, false);
   scopes_.back().ranges.append(nest.ranges.begin(), nest.ranges.end());

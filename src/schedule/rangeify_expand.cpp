@@ -143,9 +143,18 @@ bool Rangeify::follow_source(int32_t i, Layout& l) const {
     const int64_t x = stride[static_cast<size_t>(a)], y = stride[static_cast<size_t>(b)];
     return x != y ? x > y : a < b;
   });
-  for (size_t a = 0; a < rank; ++a)
-    if (l.order[a] != static_cast<int64_t>(a)) return true;
-  return false;
+  bool row_major = true;
+  for (size_t a = 0; a < rank; ++a) row_major &= l.order[a] == static_cast<int64_t>(a);
+  if (row_major) return false;
+  int64_t joined = l.dims[static_cast<size_t>(l.order[rank - 1])];
+  while (joined < kShortLoop && l.n_joined < rank) {
+    const size_t next = static_cast<size_t>(l.order[rank - 1 - l.n_joined]);
+    const size_t last = static_cast<size_t>(l.order[rank - l.n_joined]);
+    if (stride[next] != stride[last] * l.dims[last]) break;  // the source has a gap
+    joined *= l.dims[next];
+    ++l.n_joined;
+  }
+  return true;
 }
 
 void Rangeify::count_loads(int32_t i) {

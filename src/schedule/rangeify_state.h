@@ -43,6 +43,7 @@ struct OpenNest {
 struct Layout {
   Dims before{}, dims{};  // by axis
   Dims order{};           // memory axis -> axis
+  size_t n_joined = 1;    // so many of the last memory axes are one loop: a short one is no use for vectors
 
   // Row-major place in memory; `at` is the index by axis, from the edge of the halo.
   UOp flat(std::span<const UOp> at) const {
@@ -186,6 +187,7 @@ class Rangeify {
 
   static constexpr int32_t kCopyNest = -2, kFewInstances = 6;
   static constexpr int64_t kMaxHalo = 3;  // times the elements
+  static constexpr int64_t kShortLoop = 16;
 
   const Graph& g_;
   const Forced& forced_;
