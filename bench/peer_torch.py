@@ -1,13 +1,14 @@
-"""PyTorch, eager, on two threads: the workloads that bench/run.py compares whit with."""
+"""PyTorch, eager, on BENCH_THREADS threads (2): the workloads that bench/run.py compares whit with."""
 import os
 
 import peer_protocol
 
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+threads = int(os.environ.get("BENCH_THREADS", "2"))
+os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 import torch
 from torch import nn
 
-torch.set_num_threads(2)
+torch.set_num_threads(threads)
 torch.manual_seed(0)
 
 

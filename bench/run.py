@@ -58,16 +58,17 @@ class Peer:
       except subprocess.TimeoutExpired: self.process.kill()
 
 
-def peer(name, build):
-  if name == "torch": return Peer(name, [PEERS, HERE / "peer_torch.py"])
+def peer(name, build, threads):
+  env = {"BENCH_THREADS": str(threads), "NUM_CPU_THREADS": str(threads)}
+  if name == "torch": return Peer(name, [PEERS, HERE / "peer_torch.py"], env)
   if name == "tinygrad": return Peer(name, [PEERS, HERE / "peer_tinygrad.py"])
-  if name == "whit-python": return Peer(name, [VENV, HERE / "peer_whit.py"], {"PYTHONPATH": f"{ROOT / 'python'}:{HERE}"})
-  return Peer(name, [build / "bench/serve"])
+  if name == "whit-python": return Peer(name, [VENV, HERE / "peer_whit.py"], {**env, "PYTHONPATH": f"{ROOT / 'python'}:{HERE}"})
+  return Peer(name, [build / "bench/serve"], env)
 
 
-def take_turns(work, names, build, pairs, each=1, pause_s=0.05):
+def take_turns(work, names, build, pairs, each=1, pause_s=0.05, threads=2):
   """name -> {"name", "seconds": [...]} or {"error": ...}. Every round runs each peer once, in turn."""
-  peers = {n: peer(n, build) for n in names}
+  peers = {n: peer(n, build, threads) for n in names}
   seconds, errors = {n: [] for n in names}, {}
   for n in names:  # prepares; these runs do not count
     got = peers[n].run(work, 1)
@@ -133,6 +134,12 @@ def errors_of(table, what, reach, lines):
 def row_train(table, build, pairs):
   turns = take_turns("train", ["torch", "whit", "whit-python"], build, max(6, pairs // 2), pause_s=0.3)
   table.add_turns("training step, batch 512", "<= 2 x PyTorch eager, stretch 1.3 x", turns, "torch")
+
+
+def row_train_one_thread(table, build, pairs):
+  """On a machine that does other work, threads that wait for each other count much; one thread does not wait."""
+  turns = take_turns("train", ["torch", "whit"], build, max(4, pairs // 4), pause_s=0.3, threads=1)
+  table.add_turns("training step, batch 512, one thread", "", turns, "torch")
 
 
 def row_train_tinygrad(table, build, pairs):
@@ -250,7 +257,7 @@ def row_build(table, build, pairs):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-ROWS = {"train": row_train, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "start": row_start, "compile": row_compile,
+ROWS = {"train": row_train, "train-1": row_train_one_thread, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "start": row_start, "compile": row_compile,
         "rewrite": row_rewrite, "replay": row_replay, "graphs": row_graphs, "leak": row_leak, "build": row_build}
 
 

@@ -44,6 +44,8 @@ Work tiny() {
     Tensor y = ((in[0] + 1.0).contiguous().sum().contiguous() * in[0]);
     return std::vector<Tensor>{y.realize()};
   });
+  for (int i = 0; i < 2; ++i) (*f)({x});
+  WHIT_USER(f->n_kernels() == 3, Runtime, "{} kernels were captured, expected 3", f->n_kernels());
   return [=] { (*f)({x}); };
 }
 
