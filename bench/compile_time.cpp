@@ -1,22 +1,12 @@
 // Building, gradient, schedule and codegen of the training step, without the compiler behind codegen: on the device NULL,
 // whose compiler passes the source through. One fresh process is one measurement.
-#include <ctime>
-
 #include "../examples/network.h"
 #include "engine/realize.h"
 #include "report.h"
 
 using namespace whit;
+using bench::cpu_s;
 using bench::now_s;
-
-namespace {
-// Of all threads of the process: what an otherwise idle core would need.
-double cpu_s() {
-  timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-}  // namespace
 
 int main() {
   const FlagScope flags({{"DEV", std::string("NULL")}, {"TRAINING", int64_t{1}}});

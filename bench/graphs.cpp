@@ -41,27 +41,40 @@ Tensor bush(const Tensor& x, int64_t n_nodes) {
   return ends[0];
 }
 
+// Reports wall and CPU seconds of what ran since its construction.
+class Watch {
+ public:
+  void report_as(const std::string& what) const {
+    const double wall = now_s() - start_, cpu = cpu_s() - cpu_;
+    report(what, "s", wall);
+    report(what + "_cpu_time", "s", cpu);
+  }
+
+ private:
+  double start_ = now_s(), cpu_ = cpu_s();
+};
+
 template <class Make>
 void phases(const char* what, const char* device, int64_t n_nodes, Make&& make, bool run) {
   const Tensor x = Tensor::from<float>({0.5f, 0.25f, -0.125f, 1.0f}).to(std::string(device)).contiguous();
-  double start = now_s();
+  const Watch build;
   Tensor y = make(x, n_nodes);
-  report(fmt::format("{}_{}_build", what, n_nodes), "s", now_s() - start);
-  start = now_s();
+  build.report_as(fmt::format("{}_{}_build", what, n_nodes));
+  const Watch gradient;
   std::vector<Tensor> g = y.sum().gradient({x});
-  report(fmt::format("{}_{}_gradient", what, n_nodes), "s", now_s() - start);
+  gradient.report_as(fmt::format("{}_{}_gradient", what, n_nodes));
   const UOp root = g[0].uop();
   report(fmt::format("{}_{}_nodes_of_gradient", what, n_nodes), "nodes", static_cast<double>(toposort(root).size()));
-  start = now_s();
   {
+    const Watch schedule;
     const std::shared_ptr<const Schedule> s = engine::schedule(std::span(&root, 1)).schedule;
-    report(fmt::format("{}_{}_schedule", what, n_nodes), "s", now_s() - start);
+    schedule.report_as(fmt::format("{}_{}_schedule", what, n_nodes));
     report(fmt::format("{}_{}_kernels", what, n_nodes), "kernels", static_cast<double>(s->stats.n_kernels));
   }
   if (!run) return;
-  start = now_s();
+  const Watch run_time;
   g[0].realize();
-  report(fmt::format("{}_{}_realize_{}", what, n_nodes, device), "s", now_s() - start);
+  run_time.report_as(fmt::format("{}_{}_realize_{}", what, n_nodes, device));
 }
 
 }  // namespace
