@@ -2,6 +2,7 @@
 
 #include "codegen/contract.h"
 #include "codegen/nest.h"
+#include "codegen/tile.h"
 #include "codegen/vectorize.h"
 
 namespace whit::codegen {
@@ -11,6 +12,7 @@ UOp optimize(const UOp& sink, const Target& target, int64_t* min_part) {
   for (Nest& nest : nests_of(sink)) {
     merge_ranges(nest);
     if (contract(nest, target, out)) continue;
+    tile_transposed(nest);
     for (Nest& part : vectorize(std::move(nest), target)) out.push_back(std::move(part));
   }
   if (min_part) {

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include "codegen/optimize.h"
 #include "ir/build.h"
+#include "ir/text.h"
 #include "unit/run_kernel.h"
 
 namespace whit {
@@ -27,6 +29,16 @@ TEST(Lower, Elementwise) {
   const UOp i = range(37, 0, AxisType::Weak), j = range(5, 1, AxisType::Weak);
   const UOp e = i * 5 + j;
   EXPECT_EQ(check(sink({put(buf(0, 185), e, at(buf(1, 185), e) * at(buf(2, 5), j) + at(buf(3, 37), i), {i, j})})), "");
+}
+
+TEST(Lower, TransposesAreTiled) {
+  const UOp i = range(256, 0, AxisType::Weak), j = range(512, 1, AxisType::Weak);
+  const UOp k = sink({put(buf(0, 256 * 512), i * 512 + j, at(buf(1, 256 * 512), j * 256 + i) + 1.0, {i, j})});
+  EXPECT_EQ(check(k, 0, 3), "");
+  const UOp optimised = codegen::optimize(k, host_target());
+  EXPECT_NE(to_text(optimised).find("tile 32x32"), std::string::npos) << to_text(optimised);
+  const UOp straight = sink({put(buf(0, 256 * 512), i * 512 + j, at(buf(1, 256 * 512), i * 512 + j) + 1.0, {i, j})});
+  EXPECT_EQ(to_text(codegen::optimize(straight, host_target())).find("tile"), std::string::npos);
 }
 
 TEST(Lower, TypesOfAxes) {
