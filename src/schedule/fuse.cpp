@@ -21,7 +21,7 @@
 namespace whit::sched {
 namespace {
 
-constexpr int kPathBudget = 512;
+constexpr size_t kPathBudget = 512;
 constexpr int64_t kSmallNest = 1 << 18, kSmallReduce = 1 << 15;  // iterations
 constexpr size_t kMaxNests = 16;
 
@@ -37,6 +37,7 @@ class Fuser {
     for (const VirtualBuffer& b : graph.buffers)
       if (b.previous >= 0) has_next_[static_cast<size_t>(b.previous)] = 1;
     into_.resize(kernels.size());
+    seen_.assign(kernels.size(), 0);
     for (size_t k = 0; k < kernels.size(); ++k) into_[k] = static_cast<int32_t>(k);
   }
 
@@ -64,13 +65,14 @@ class Fuser {
 
   // Is there a way from a to b that is not the direct edge? When in doubt: yes.
   bool has_detour(int32_t a, int32_t b) {
-    std::vector<int32_t> work, seen;
+    std::vector<int32_t> work;
+    ++stamp_;
     const auto push_successors = [&](int32_t k, bool skip_b) {
       for (const int32_t s : after_[static_cast<size_t>(k)]) {
         const int32_t r = find(s);
         if (r == a || r == k || (skip_b && r == b)) continue;
-        if (std::find(seen.begin(), seen.end(), r) == seen.end()) {
-          seen.push_back(r);
+        if (seen_[static_cast<size_t>(r)] != stamp_) {
+          seen_[static_cast<size_t>(r)] = stamp_;
           work.push_back(r);
         }
       }
@@ -78,7 +80,7 @@ class Fuser {
     push_successors(a, true);
     for (size_t i = 0; i < work.size(); ++i) {
       if (work[i] == b) return true;
-      if (seen.size() > kPathBudget) return true;
+      if (work.size() > kPathBudget) return true;
       push_successors(work[i], false);
     }
     return false;
@@ -345,6 +347,8 @@ class Fuser {
   std::vector<std::vector<int32_t>> after_{}, readers_{};
   std::vector<int32_t> writer_{}, into_{};
   std::vector<char> has_next_{};
+  std::vector<uint32_t> seen_{};  // by kernel: the search that met it last
+  uint32_t stamp_ = 0;
 };
 
 }  // namespace

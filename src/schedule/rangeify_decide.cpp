@@ -54,6 +54,8 @@ bool Rangeify::should_materialise(int32_t i) {
     if (nest.n_buffers >= limits_.max_buffers - 3 && c.n_loads > 1) return true;
   }
   if (d.evaluations <= n_elems) return false;
+  // However small: what is computed again and again makes the schedule long.
+  if (d.n_instances > kManyInstances && c.n_nodes > 3) return true;
   // The load that reads it from memory instead is saved.
   const double cost = c.ns + std::max(0.0F, c.load_ns - 0.25F);
   return (d.evaluations - n_elems) * cost >

@@ -185,7 +185,7 @@ class Rangeify {
   void replace_stand_ins(std::span<const int32_t> place);
   void describe(Nest& nest);
 
-  static constexpr int32_t kCopyNest = -2, kFewInstances = 6;
+  static constexpr int32_t kCopyNest = -2, kFewInstances = 6, kManyInstances = 8;
   static constexpr int64_t kMaxHalo = 3;  // times the elements
   static constexpr int64_t kShortLoop = 16;
 
