@@ -39,6 +39,12 @@ UOp spread(const UOp& scalar, int64_t n_lanes) {
   return UOp::make(Op::Vec, scalar.dtype(), copies);
 }
 
+// A range that stays a loop: neither copies nor lanes.
+bool is_loop(const Node* r) {
+  const AxisType t = axis_type(r);
+  return t != AxisType::Upcast && t != AxisType::Unroll && t != AxisType::Lane;
+}
+
 int64_t n_lanes(const UOp& u) { return u.shape().empty() ? 1 : u.shape()[0]; }
 
 // What some ranges stand for; a handful, so a list.
@@ -125,7 +131,7 @@ class Expander {
       std::vector<UOp> early;
       for (size_t i = 1; i < placed_.node->n_src; ++i) {
         const UOp r(placed_.node->src()[i]);
-        if (range_id(r.node()) < placed_limit_) early.push_back(r);
+        if (is_loop(r.node()) && range_id(r.node()) < placed_limit_) early.push_back(r);
       }
       UOp first = const_bool(true), last = first;
       for (const UOp& r : early) {
@@ -263,7 +269,7 @@ class Expander {
     for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Reduce && m->op != Op::Stage; })) {
       if (n->op != Op::Reduce) continue;
       bool early = false;
-      for (size_t i = 1; i < n->n_src; ++i) early |= range_id(n->src()[i]) < innermost;
+      for (size_t i = 1; i < n->n_src; ++i) early |= is_loop(n->src()[i]) && range_id(n->src()[i]) < innermost;
       if (!early) continue;
       WHIT_CHECK(!p.node, "[lower] two placed accumulators in a store");
       p.node = n;
@@ -431,7 +437,7 @@ class Expander {
     std::vector<const Node*> loops;
     for (size_t i = 1; i < n->n_src; ++i) {
       const Node* r = n->src()[i];
-      if (placed_.node == n && range_id(r) < placed_limit_) continue;  // a loop of the nest
+      if (placed_.node == n && is_loop(r) && range_id(r) < placed_limit_) continue;  // a loop of the nest
       switch (axis_type(r)) {
         case AxisType::Upcast:
         case AxisType::Unroll:
@@ -489,16 +495,17 @@ class Expander {
     });
     UOp start = spread(constant_of(monoid_identity(monoid, n->dtype)), lanes);
     if (placed_.node == n) {
-      // Between two iterations of the outer loops the sum so far is in the output. There a false gate reads 0, which
-      // is where a sum starts.
-      WHIT_CHECK(monoid == "add", "[lower] a placed accumulator of {}", monoid);
+      // Between two iterations of the outer loops the sum so far is at its place. A false gate reads 0, which is where a
+      // sum starts; other monoids choose.
       const UOp at = placed_.place;
+      const UOp first = expand(placed_.is_first, scope);
       UOp gate =
-          make_folded(Op::Xor, DType::Bool, std::vector<UOp>{expand(placed_.is_first, scope), const_bool(true)}, {});
-      if (at.n_src() == 3) gate = gate & at.src(2);
+          monoid == "add" ? make_folded(Op::Xor, DType::Bool, std::vector<UOp>{first, const_bool(true)}, {}) : UOp();
+      if (at.n_src() == 3) gate = gate ? gate & at.src(2) : at.src(2);
       int64_t n_contiguous = 1;
       const UOp from = contiguous(index(at.src(0), at.src(1), gate), n_contiguous);
-      start = UOp::make(Op::Load, n->dtype, {from}, n_contiguous > 1 ? Arg(n_contiguous) : Arg());
+      const UOp so_far = UOp::make(Op::Load, n->dtype, {from}, n_contiguous > 1 ? Arg(n_contiguous) : Arg());
+      start = monoid == "add" ? so_far : where(first, start, so_far);
     }
     UOp result;
     if (c.loops.empty()) {
@@ -586,13 +593,11 @@ class Expander {
     const Node* sum = n->src()[0];
     if (sum->op != Op::Reduce) return p;
     for (size_t i = 1; i < n->n_src; ++i) {
-      const AxisType t = axis_type(n->src()[i]);
-      if (t != AxisType::Upcast && t != AxisType::Unroll && t != AxisType::Lane)
-        placed_limit_ = std::max(placed_limit_, range_id(n->src()[i]));
+      if (is_loop(n->src()[i])) placed_limit_ = std::max(placed_limit_, range_id(n->src()[i]));
     }
     p.is_first = const_bool(true);
     for (size_t i = 1; i < sum->n_src; ++i)
-      if (const UOp r(sum->src()[i]); range_id(r.node()) < placed_limit_) {
+      if (const UOp r(sum->src()[i]); is_loop(r.node()) && range_id(r.node()) < placed_limit_) {
         p.node = sum;
         p.is_first = p.is_first & alu(Op::CmpEq, {r, idx(0)});
       }
@@ -604,7 +609,8 @@ class Expander {
     if (!placed_.node) return close(n, scope, false);
     std::vector<UOp> src = UOp(n).srcs();
     for (size_t i = 1; i < placed_.node->n_src; ++i)
-      if (const UOp r(placed_.node->src()[i]); range_id(r.node()) < placed_limit_) src.push_back(r);
+      if (const UOp r(placed_.node->src()[i]); is_loop(r.node()) && range_id(r.node()) < placed_limit_)
+        src.push_back(r);
     const UOp both = UOp::make(Op::Stage, n->dtype, src);
     level_[both.node()] = level_.at(n);
     tree_.alive.push_back(both);

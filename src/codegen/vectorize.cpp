@@ -218,6 +218,123 @@ std::vector<UOp> common_loops(const Nest& nest) {
   return common;
 }
 
+// The farthest that a step of `r` moves any load of a REDUCE, in bytes; -1 when one is not linear in it.
+int64_t reach(const Node* sum, const UOp& r) {
+  int64_t most = 0;
+  for (const Node* n : toposort(UOp(sum->src()[0]))) {
+    if (n->op != Op::Index) continue;
+    const Stride s = stride_of(affine_of(UOp(n->src()[1])), r);
+    if (!s.linear) return -1;
+    most = std::max(most, std::abs(s.value) * n_bytes(n->dtype));
+  }
+  return most;
+}
+
+// Sums down columns. Where each term lies on another page and neighbouring outputs lie side by side, the terms' loop goes
+// outside: memory is read in its order, and the accumulators of many outputs rest in scratch memory. The order of each
+// sum stays.
+void cut_far_sums(Nest& nest, double ns, const Target& target) {
+  constexpr int64_t kNear = 1024, kFar = 2048, kMostBytes = 128 << 10;
+  std::vector<const Node*> sums;
+  for (const Node* n : toposort(nest.ends)) {
+    if (n->op == Op::Stage) return;
+    if (n->op != Op::Reduce) continue;
+    for (const Node* m : toposort(UOp(n->src()[0])))
+      if (m->op == Op::Reduce) return;
+    sums.push_back(n);
+  }
+  if (sums.empty() || sums.size() > 4) return;
+  const UOp far(sums[0]->src()[1]);
+  UOp near;
+  for (const UOp& r : nest.order) {
+    if (axis_type(r.node()) == AxisType::Loop) return;
+    if (axis_type(r.node()) != AxisType::Weak || range_size(r.node()) < 4) continue;
+    const int64_t step = reach(sums[0], r);
+    if (step > 0 && step <= kNear && (!near || step < reach(sums[0], near))) near = r;
+  }
+  if (!near || axis_type(far.node()) != AxisType::Reduce || range_size(far.node()) < 16) return;
+  double n_read = 0;
+  int64_t n_acc_bytes = 0;
+  for (const Node* n : sums) {
+    if (UOp(n->src()[1]) != far || !depends(n, near) || reach(n, far) < kFar || reach(n, near) < 0) return;
+    int64_t tile = n_bytes(n->dtype);
+    for (const UOp& r : nest.order) {
+      const AxisType t = axis_type(r.node());
+      if ((t == AxisType::Upcast || t == AxisType::Lane) && (depends(n, r) || contains(closed_ranges(n), r)))
+        tile *= range_size(r.node());
+    }
+    n_acc_bytes += tile * range_size(near.node());
+    n_read += executions(n->src()[0]) * 4;
+  }
+  for (const UOp& e : nest.ends)
+    if (!contains(closed_ranges(e.node()), near)) return;
+  int64_t parts = 1;
+  if (ns >= 2 * kThreadNs)
+    while (parts < range_size(near.node()) && (parts < target.n_cores || n_acc_bytes / parts > kMostBytes)) {
+      do ++parts;
+      while (range_size(near.node()) % parts != 0);
+    }
+  const int64_t count = range_size(near.node()) / parts;
+  if (n_read < (256 << 10) || n_acc_bytes / parts > kMostBytes || count < 2) return;
+
+  const UOp part = fresh_range(parts, AxisType::Weak), within = fresh_range(count, AxisType::Loop);
+  std::vector<UOp> order, rest, tiles;
+  for (const UOp& r : nest.order) {
+    if (r == near || r == far) continue;
+    (axis_type(r.node()) == AxisType::Weak ? order : rest).push_back(r);
+  }
+  RangeMap done;
+  for (const Node* n : sums) {
+    const UOp own = fresh_range(count, AxisType::Loop);
+    RangeMap inside{{near.node(), part * count + own}};
+    std::vector<UOp> dims{own}, closed, lanes;
+    UOp flat = within;
+    auto add = [&](const UOp& r) {
+      const UOp dim = with_type(r, axis_type(r.node()));
+      inside.emplace(r.node(), dim);
+      dims.push_back(dim);
+      flat = flat * range_size(r.node()) + r;
+    };
+    for (const UOp& r : rest) {
+      const AxisType t = axis_type(r.node());
+      if ((t == AxisType::Upcast || t == AxisType::Lane) && depends(n, r)) add(r);
+    }
+    for (const UOp& r : closed_ranges(n))
+      if (axis_type(r.node()) == AxisType::Lane) {
+        add(r);
+        lanes.push_back(r);
+      } else {
+        closed.push_back(r);
+      }
+    const std::string_view monoid = n->arg.at(0).as_str();
+    std::vector<UOp> src{reduce(substitute(UOp(n->src()[0]), inside), monoid, closed)};
+    src.insert(src.end(), dims.begin(), dims.end());
+    tiles.insert(tiles.end(), dims.begin(), dims.end());
+    done.emplace(n, reduce(load(index(UOp::make(Op::Stage, n->dtype, src), flat)), monoid, lanes));
+  }
+  RangeMap outside(done);
+  outside.emplace(near.node(), part * count + within);
+  for (UOp& e : nest.ends) {
+    std::vector<UOp> ranges;
+    for (const UOp& r : closed_ranges(e.node())) {
+      if (r == near) {
+        ranges.push_back(part);
+        ranges.push_back(within);
+      } else {
+        ranges.push_back(r);
+      }
+    }
+    e = remake_end(e, outside, ranges);
+  }
+  order.push_back(part);
+  order.push_back(far);
+  order.insert(order.end(), tiles.begin(), tiles.end());
+  order.insert(order.end(), rest.begin(), rest.end());
+  order.push_back(within);
+  nest.order = std::move(order);
+  nest.opts += fmt::format("cut {} ", parts);
+}
+
 }  // namespace
 
 std::vector<Segment> segments_of(int64_t n, int64_t lanes, int64_t unroll, bool short_tail) {
@@ -350,6 +467,7 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
     nest.opts += "split-reduce ";
   }
   if (!best.lane) {
+    cut_far_sums(nest, ns, target);
     parallelize(nest, common_loops(nest), ns, target);
     return {nest};
   }
@@ -441,6 +559,7 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
     part.order = std::move(order);
     if (p > 0) part = clone(part);
     const double share = static_cast<double>(s.count * s.unroll * s.lanes) / static_cast<double>(n);
+    cut_far_sums(part, ns * share, target);
     parallelize(part, common_loops(part), ns * share, target);
     out.push_back(std::move(part));
   }

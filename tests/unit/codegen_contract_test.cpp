@@ -86,6 +86,25 @@ TEST(Contract, DtypesPrologueAndEpilogue) {
   EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, m * n), i * n + j, in_place + z, {i, j})}), small()), "");
 }
 
+TEST(FarSums, AreCutAndRestInATile) {
+  Target t = host_target();
+  t.n_cores = 2;
+  for (const UOp& k : {zoo::column_sums(700, 1000), zoo::column_sums(515, 643), zoo::channel_sums(130, 24, 37),
+                       zoo::channel_sums(100, 48, 100)}) {
+    EXPECT_NE(opts(k, t).find("cut"), std::string::npos);
+    EXPECT_EQ(check(k, t), "");
+  }
+  // Two results of two reduces, one a maximum.
+  zoo::Ranges r;
+  const UOp c = r.out(36), b = r.sum(300), s = r.sum(20);
+  const UOp x = zoo::at(zoo::buffer(2, 300 * 36 * 20), (b * 36 + c) * 20 + s);
+  const UOp most = reduce(x, "max", std::vector<UOp>{b, s}), sum = zoo::sum_over(x * x, {b, s});
+  const UOp k =
+      zoo::sink({zoo::put(zoo::buffer(0, 36), c, most + sum, {c}), zoo::put(zoo::buffer(1, 36), c, most, {c})});
+  EXPECT_NE(opts(k, t).find("cut"), std::string::npos);
+  EXPECT_EQ(check(k, t), "");
+}
+
 TEST(Contract, WhatIsCounted) {
   Target t = host_target();
   t.vector_bytes = 64;
