@@ -1,7 +1,6 @@
 #include "base/sha256.h"
 
 #include <bit>
-#include <cmath>
 #include <string>
 
 namespace whit {
@@ -10,20 +9,18 @@ namespace {
 // The round constants are the first 32 bits of the fractional parts of cube roots of the first primes; the initial
 // state those of square roots. Exact integer roots, so that no table needs to be trusted.
 uint32_t root_bits(uint64_t prime, int degree) {
-  // Largest r with r^degree <= prime * 2^(32*degree): the root in 32-bit fixed point.
-  unsigned __int128 low = 0, high = static_cast<unsigned __int128>(1) << 37;
+  using Wide = unsigned __int128;
+  // The largest r with r^degree <= prime * 2^(32 * degree): the root in 32-bit fixed point, found by halving.
+  Wide low = 0, high = Wide{1} << 37;
   while (high - low > 1) {
-    const unsigned __int128 mid = (low + high) / 2;
-    // Compare mid^degree with prime << 32*degree without overflow: in long double steps for the cube.
-    unsigned __int128 square = mid * mid;
+    const Wide mid = (low + high) / 2, square = mid * mid;
     bool over;
     if (degree == 2) {
-      over = square > static_cast<unsigned __int128>(prime) << 64;
+      over = square > Wide{prime} << 64;
     } else {
-      // mid^3 > prime * 2^96  <=>  square * mid > prime << 96; split square to stay in 128 bits.
-      const unsigned __int128 hi = (square >> 64) * mid, lo = (square & ~uint64_t{0}) * mid;
-      const unsigned __int128 top = hi + (lo >> 64);  // mid^3 >> 64
-      over = top >= static_cast<unsigned __int128>(prime) << 32;
+      // mid^3 / 2^64 from the halves of the square, so that nothing overflows; mid^3 is never exactly prime * 2^96.
+      const Wide upper = (square >> 64) * mid + ((square & ~uint64_t{0}) * mid >> 64);
+      over = upper >= Wide{prime} << 32;
     }
     (over ? high : low) = mid;
   }

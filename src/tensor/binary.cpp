@@ -36,7 +36,7 @@ Tensor bits(const char* text, Op op, const Tensor& x, const Tensor& y) {
 // A constant exponent, or NaN.
 double const_value(const Tensor& x) {
   const UOp c = base_const(x.uop());
-  return c && !is_weak(DType::Void) ? scalar_of(c).as_double() : std::nan("");
+  return c ? scalar_of(c).as_double() : std::nan("");
 }
 
 Tensor int_power(const Tensor& x, int n) {

@@ -71,8 +71,9 @@ Tensor move_view(const Tensor& x, Fn&& fn) {
 const Tensor& must_be_defined(const char* op, const Tensor& x);
 /// Device of a tensor, "" when there is none.
 std::string_view device_of(const UOp& x);
-/// "Tensor on CPU" default device name; opens nothing.
+/// The device of tensors that name none; opens nothing.
 std::string default_device_name();
+/// The one spelling of a device's name; the default device for "".
 std::string canonical_name(const std::string& device);
 /// x on a device, where it is computed: itself when it is there, else COPY.
 UOp on_device(const UOp& x, std::string_view device);
