@@ -257,11 +257,12 @@ Tensor make_tensor(nb::handle data, nb::handle device, nb::handle dtype) {
     if (!dtype.is_none()) t = Tensor::constant(0, to_dtype(dtype));
     return device.is_none() ? t : t.clone(to_device(device));
   }
-  if (is_ndarray(data) || (is_numpy(data) && nb::hasattr(data, "item"))) return from_array(data, device, dtype);
+  // np.float64 is a Python float too.
   if (PyBool_Check(data.ptr()) || PyLong_Check(data.ptr()) || PyFloat_Check(data.ptr())) {
     Tensor t = dtype.is_none() ? from_scalar(data) : from_scalar(data).cast(to_dtype(dtype));
     return device.is_none() ? t : t.clone(to_device(device));
   }
+  if (is_ndarray(data) || (is_numpy(data) && nb::hasattr(data, "item"))) return from_array(data, device, dtype);
   if (nb::isinstance<nb::bytes>(data)) {
     nb::bytes b = nb::borrow<nb::bytes>(data);
     const DType dt = dtype.is_none() ? DType::UInt8 : to_dtype(dtype);
