@@ -307,6 +307,8 @@ class Builder {
     tile_ = find_tile(y_, inner_summed(), {});
     window_ = false;
     for (const UOp& r : rows_) window_ = window_ || tile_.covers(r);
+    // A tile for all rows may not depend on a copy of one.
+    for (const ContractPlan::Row& r : p_.rows) window_ = window_ && (!y_.depends_on(r.axis) || tile_.covers(r.axis));
     window_ = window_ && tile_.ok;
     int64_t bytes = c_.n_bytes;
     for (const Tile::Dim& d : tile_.dims) bytes *= d.size;

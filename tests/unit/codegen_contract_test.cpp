@@ -56,6 +56,58 @@ TEST(Contract, Convolutions) {
     }
 }
 
+// Strides, dilations, padding, groups, prologues; on machines with other caches and vectors.
+TEST(Contract, RandomConvolutions) {
+  for (unsigned seed = 0; seed < 120; ++seed) {
+    std::mt19937 gen(seed);
+    auto pick = [&](int64_t lo, int64_t hi) {
+      return lo + static_cast<int64_t>(gen() % static_cast<unsigned>(hi - lo + 1));
+    };
+    const int64_t n = pick(1, 4), groups = pick(1, 2), ci = pick(1, 9), co = pick(1, 40), kh = pick(1, 4),
+                  kw = pick(1, 4), stride = pick(1, 2), dilation = pick(1, 2), pad = pick(0, 2), oh = pick(1, 9),
+                  ow = pick(1, 14);
+    const int64_t h = (oh - 1) * stride + dilation * (kh - 1) + 1 - 2 * pad,
+                  w = (ow - 1) * stride + dilation * (kw - 1) + 1 - 2 * pad;
+    if (h < 1 || w < 1) continue;
+    const int64_t n_x = n * groups * ci * h * w, n_w = groups * co * ci * kh * kw, n_out = n * groups * co * oh * ow;
+    Target t = small(int64_t{1} << pick(11, 20), static_cast<int>(pick(1, 4)));
+    if (pick(0, 2) == 0) {
+      t.vector_bytes = 32;
+      t.n_vector_registers = 16;
+    }
+    auto image = [&](int64_t slot, const UOp& b, const UOp& c, const UOp& y, const UOp& x) {
+      UOp gate;
+      if (pad) gate = ge(y, 0) & lt(y, h) & ge(x, 0) & lt(x, w);
+      return zoo::at(zoo::buffer(slot, n_x), ((b * groups * ci + c) * h + y) * w + x, gate);
+    };
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    {
+      zoo::Ranges r;
+      const UOp b = r.out(n), g = r.out(groups), o = r.out(co), y = r.out(oh), x = r.out(ow), i = r.sum(ci),
+                ky = r.sum(kh), kx = r.sum(kw);
+      UOp in = image(1, b, g * ci + i, y * stride + ky * dilation - pad, x * stride + kx * dilation - pad);
+      if (pick(0, 3) == 0) in = zoo::relu(in);
+      UOp wt = zoo::at(zoo::buffer(2, n_w), (((g * co + o) * ci + i) * kh + ky) * kw + kx);
+      if (pick(0, 5) == 0) wt = wt * zoo::f32(0.5);
+      UOp v = zoo::sum_over(pick(0, 1) ? in * wt : wt * in, {i, ky, kx});
+      if (pick(0, 1)) v = zoo::relu(v + zoo::at(zoo::buffer(3, groups * co), g * co + o));
+      EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, n_out), (((b * groups + g) * co + o) * oh + y) * ow + x, v,
+                                          {b, g, o, y, x})}),
+                      t),
+                "");
+    }
+    zoo::Ranges r;
+    const UOp g = r.out(groups), o = r.out(co), i = r.out(ci), ky = r.out(kh), kx = r.out(kw), b = r.sum(n),
+              y = r.sum(oh), x = r.sum(ow);
+    const UOp in = image(1, b, g * ci + i, y * stride + ky * dilation - pad, x * stride + kx * dilation - pad);
+    const UOp d = zoo::at(zoo::buffer(2, n_out), (((b * groups + g) * co + o) * oh + y) * ow + x);
+    EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, n_w), (((g * co + o) * ci + i) * kh + ky) * kw + kx,
+                                        zoo::sum_over(in * d, {b, y, x}), {g, o, i, ky, kx})}),
+                    t),
+              "");
+  }
+}
+
 TEST(Contract, DtypesPrologueAndEpilogue) {
   const int64_t m = 19, n = 37, k = 24;
   for (const DType dt : {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64, DType::Int32, DType::Int8}) {
