@@ -46,6 +46,8 @@ void add_compile_server(CLI::App& app) {
 int run(int argc, char** argv) {
   CLI::App app("whit: a deep-learning framework and compiler", "whit");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "whit 0.1.0");
+  app.footer("Flags are read from the environment (DEBUG=2, DEV=CPU:C ...); `whit flags` lists them.");
   add_devices(app);
   add_flags(app);
   add_compile_server(app);
