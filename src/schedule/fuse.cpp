@@ -22,7 +22,8 @@ namespace whit::sched {
 namespace {
 
 constexpr size_t kPathBudget = 512;
-constexpr int64_t kSmallNest = 1 << 18, kSmallReduce = 1 << 15;  // iterations
+// Iterations of nests that may share a launch. Temporaries that are made together live together, so only small ones are.
+constexpr int64_t kSmallUpdate = 1 << 18, kSmallReduce = 1 << 15, kSmallTemp = 1 << 14;
 constexpr size_t kMaxNests = 16;
 
 class Fuser {
@@ -311,7 +312,11 @@ class Fuser {
     for (size_t i = kernels_.size(); i-- > 0;) {
       const int32_t k = static_cast<int32_t>(i);
       if (into_[i] != k || kernel(k).is_copy || level[i] < 0) continue;
-      if (nest(k).has_loop || nest(k).n_iterations > (nest(k).has_reduce ? kSmallReduce : kSmallNest)) continue;
+      bool makes_temp = false;
+      for (const NestStore& s : nest(k).stores)
+        makes_temp |= g_.buffers[static_cast<size_t>(memory_of(s.buffer))].kind == VirtualBuffer::Kind::Temp;
+      const int64_t most = makes_temp ? kSmallTemp : nest(k).has_reduce ? kSmallReduce : kSmallUpdate;
+      if (nest(k).has_loop || nest(k).n_iterations > most) continue;
       const int64_t key = static_cast<int64_t>(level[i]) << 16 | kernel(k).device;
       const auto [it, fresh] = open.try_emplace(key, k);
       if (fresh) continue;

@@ -129,6 +129,96 @@ std::vector<int32_t> find_hazards(const NestGraph& graph) {
   return out;
 }
 
+namespace {
+
+// Bytes of temporaries that are alive at once, kernel by kernel.
+class LiveBytes {
+ public:
+  LiveBytes(const NestGraph& graph, const std::vector<Kernel>& kernels) : touched_(kernels.size()) {
+    n_left_.assign(graph.buffers.size(), 0);
+    n_bytes_.assign(graph.buffers.size(), 0);
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      auto& t = touched_[k];
+      const auto touch = [&](int32_t buffer) {
+        const int32_t m = graph.buffers[static_cast<size_t>(buffer)].memory;
+        const VirtualBuffer& v = graph.buffers[static_cast<size_t>(m)];
+        if (v.kind != VirtualBuffer::Kind::Temp) return;
+        n_bytes_[static_cast<size_t>(m)] = v.n_elems * n_bytes(v.dtype);
+        t.push_back(m);
+      };
+      for (const Nest& nest : kernels[k].nests) {
+        for (const NestStore& s : nest.stores) touch(s.buffer);
+        for (const int32_t r : nest.reads) touch(r);
+      }
+      sort_unique(t);
+      for (const int32_t m : t) ++n_left_[static_cast<size_t>(m)];
+    }
+    n_uses_ = n_left_;
+  }
+  // How the live bytes change when kernel k runs now.
+  int64_t change(int32_t k) const {
+    int64_t n = 0;
+    for (const int32_t m : touched_[static_cast<size_t>(k)]) {
+      const auto i = static_cast<size_t>(m);
+      if (n_left_[i] == n_uses_[i]) n += n_bytes_[i];
+      if (n_left_[i] == 1) n -= n_bytes_[i];
+    }
+    return n;
+  }
+  void run(int32_t k) {
+    int64_t freed = 0;
+    for (const int32_t m : touched_[static_cast<size_t>(k)]) {
+      const auto i = static_cast<size_t>(m);
+      if (n_left_[i] == n_uses_[i]) live_ += n_bytes_[i];
+      if (--n_left_[i] == 0) freed += n_bytes_[i];
+    }
+    peak_ = std::max(peak_, live_);
+    live_ -= freed;
+  }
+  int64_t peak() const { return peak_; }
+
+ private:
+  std::vector<std::vector<int32_t>> touched_;
+  std::vector<int64_t> n_bytes_{};
+  std::vector<int32_t> n_left_{}, n_uses_{};
+  int64_t live_ = 0, peak_ = 0;
+};
+
+constexpr size_t kMostToReorder = 3000;
+
+// Always the kernel next that leaves the least alive, if that lowers the peak.
+void lower_peak(const NestGraph& graph, const std::vector<Kernel>& kernels, const Dependencies& d,
+                std::vector<int32_t>& order) {
+  if (order.size() > kMostToReorder) return;
+  LiveBytes given(graph, kernels), other(graph, kernels);
+  for (const int32_t k : order) given.run(k);
+  std::vector<int32_t> n_before(kernels.size(), 0), ready, better;
+  for (const auto& a : d.after)
+    for (const int32_t k : a) ++n_before[static_cast<size_t>(k)];
+  for (size_t k = 0; k < kernels.size(); ++k)
+    if (n_before[k] == 0) ready.push_back(static_cast<int32_t>(k));
+  while (!ready.empty()) {
+    size_t best = 0;
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < ready.size(); ++i) {
+      const int64_t n = other.change(ready[i]);
+      if (n < least || (n == least && ready[i] < ready[best])) {
+        least = n;
+        best = i;
+      }
+    }
+    const int32_t k = ready[best];
+    ready.erase(ready.begin() + static_cast<ptrdiff_t>(best));
+    other.run(k);
+    better.push_back(k);
+    for (const int32_t a : d.after[static_cast<size_t>(k)])
+      if (--n_before[static_cast<size_t>(a)] == 0) ready.push_back(a);
+  }
+  if (other.peak() < given.peak()) order = std::move(better);
+}
+
+}  // namespace
+
 std::vector<int32_t> order_kernels(const NestGraph& graph, const std::vector<Kernel>& kernels,
                                    std::vector<int32_t>& copied) {
   const Dependencies d = find_dependencies(graph, kernels);
@@ -150,7 +240,10 @@ std::vector<int32_t> order_kernels(const NestGraph& graph, const std::vector<Ker
         std::push_heap(heap.begin(), heap.end(), later);
       }
   }
-  if (order.size() == kernels.size()) return order;
+  if (order.size() == kernels.size()) {
+    lower_peak(graph, kernels, d, order);
+    return order;
+  }
   // A cycle: somebody reads a state and must also run after the store that ends it.
   for (size_t b = 0; b < graph.buffers.size(); ++b) {
     const int32_t p = graph.buffers[b].previous, t = d.writer[b];

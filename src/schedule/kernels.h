@@ -34,7 +34,7 @@ std::vector<Kernel> single_kernels(NestGraph& graph);
 /// independent nests. Stores that nobody reads any more go.
 void fuse_kernels(const NestGraph& graph, std::vector<Kernel>& kernels, const RangeifyLimits& limits);
 
-/// An order that respects all dependencies, near the given one. When there is none: the states (nodes) that are read
+/// An order that respects all dependencies: the given one, or one with a lower peak of live temporaries. When there is none: the states (nodes) that are read
 /// after their memory must be overwritten go to `copied`, and the result is empty.
 std::vector<int32_t> order_kernels(const NestGraph& graph, const std::vector<Kernel>& kernels,
                                    std::vector<int32_t>& copied);

@@ -1,6 +1,6 @@
 // How it works. A temporary lives from the first call that touches it to the last. Buffers are placed one by one,
-// largest first, each at the lowest offset that overlaps no placed buffer that lives at the same time; equal sizes in
-// order of their first call. Placing by size first keeps the arena close to the largest sum of live bytes (reported as
+// each at the lowest offset that overlaps no placed buffer that lives at the same time: in four orders (largest first,
+// longest first ..), of which the best is taken. That keeps the arena close to the largest sum of live bytes (reported as
 // live_bytes), which no plan can be below. It is quadratic, so thousands of buffers are placed in the order of calls
 // instead, each into the smallest hole that is large enough.
 #include "schedule/memory_plan.h"
@@ -22,14 +22,27 @@ struct Lifetime {
   int64_t first = -1, last = -1, n_bytes = 0, offset = -1;
 };
 
-constexpr size_t kManyBuffers = 3000;
+constexpr size_t kFewBuffers = 300, kManyBuffers = 3000;
 
-int64_t place_by_size(std::vector<Lifetime*>& temps) {
-  std::sort(temps.begin(), temps.end(), [](const Lifetime* a, const Lifetime* b) {
-    return a->n_bytes != b->n_bytes ? a->n_bytes > b->n_bytes
-           : a->first != b->first   ? a->first < b->first
-                                    : a->buffer < b->buffer;
-  });
+using Before = bool (*)(const Lifetime& a, const Lifetime& b);
+
+// Orders in which buffers are placed; which packs best depends on the graph.
+bool larger(const Lifetime& a, const Lifetime& b) {
+  return a.n_bytes != b.n_bytes ? a.n_bytes > b.n_bytes : a.first != b.first ? a.first < b.first : a.buffer < b.buffer;
+}
+bool longer(const Lifetime& a, const Lifetime& b) {
+  const int64_t x = a.last - a.first, y = b.last - b.first;
+  return x != y ? x > y : larger(a, b);
+}
+bool heavier(const Lifetime& a, const Lifetime& b) {  // bytes times calls
+  const __int128 x = static_cast<__int128>(a.n_bytes) * (a.last - a.first + 1);
+  const __int128 y = static_cast<__int128>(b.n_bytes) * (b.last - b.first + 1);
+  return x != y ? x > y : larger(a, b);
+}
+bool earlier(const Lifetime& a, const Lifetime& b) { return a.first != b.first ? a.first < b.first : larger(a, b); }
+
+// Each at the lowest offset that is free while it lives, in the order given.
+int64_t place(const std::vector<Lifetime*>& temps) {
   std::vector<Lifetime*> placed;  // ascending by offset
   int64_t arena = 0;
   for (Lifetime* l : temps) {
@@ -149,7 +162,31 @@ void plan_memory(Schedule& s) {
     std::vector<Lifetime*> own;
     for (Lifetime& l : temps)
       if (s.buffers[static_cast<size_t>(l.buffer)].device == device) own.push_back(&l);
-    const int64_t arena = own.size() > kManyBuffers ? place_by_time(own) : place_by_size(own);
+    int64_t arena = INT64_MAX;
+    if (own.size() > kManyBuffers) {
+      arena = place_by_time(own);
+    } else {
+      std::vector<Lifetime*> best;
+      const auto attempt = [&](const std::vector<Lifetime*>& in_order) {
+        if (const int64_t n = place(in_order); n < arena) {
+          arena = n;
+          best = in_order;
+        }
+      };
+      for (const Before before : {larger, heavier, longer, earlier}) {
+        std::sort(own.begin(), own.end(), [before](const Lifetime* x, const Lifetime* y) { return before(*x, *y); });
+        attempt(own);
+        // What ended at the top had no better place: next time it is placed first.
+        for (int i = 0; i < (own.size() > kFewBuffers ? 2 : 32) && arena > s.stats.live_bytes; ++i) {
+          const auto top = std::max_element(own.begin(), own.end(), [](const Lifetime* x, const Lifetime* y) {
+            return x->offset + x->n_bytes < y->offset + y->n_bytes;
+          });
+          std::rotate(own.begin(), top, top + 1);
+          attempt(own);
+        }
+      }
+      place(best);
+    }
     for (const Lifetime* l : own) s.buffers[static_cast<size_t>(l->buffer)].offset = l->offset;
     s.arenas.push_back({device, arena});
     s.stats.arena_bytes += arena;

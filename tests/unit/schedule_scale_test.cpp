@@ -57,6 +57,20 @@ TEST(ScheduleScale, temporaries_share_memory) {
   EXPECT_TRUE(alone.schedule->arenas.empty());
 }
 
+TEST(ScheduleScale, the_order_keeps_the_peak_low) {
+  // Four large values, each summed at once: running all producers first would hold all four.
+  UOp total;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const UOp x = contiguous(fl(input({64, 512}, "REF", DType::Float32, i), {0}));
+    const UOp y = contiguous(sum(x, {0}));
+    total = total ? total + y : y;
+  }
+  const auto s = engine::schedule(std::vector<UOp>{total}).schedule->stats;
+  EXPECT_LE(s.live_bytes, 64 * 512 * 4 + 4 * 2048);
+  EXPECT_LE(s.arena_bytes, s.live_bytes * 11 / 10);
+  check(total);
+}
+
 TEST(ScheduleScale, kernels_of_repeated_blocks_are_equal) {
   UOp x = input({8, 32});
   const UOp w = input({32, 32});
