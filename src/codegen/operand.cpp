@@ -35,27 +35,26 @@ UOp with_gate(const UOp& load_, const UOp& gate) {
   return UOp::make(Op::Load, load_.dtype(), {index(at.src(0), at.src(1), all)}, load_.arg());
 }
 
-// The sums of ranges in an expression: what its indices and its gates' comparisons are made of.
+bool compares_indices(const Node* n) { return is_comparison(n->op) && n->src()[0]->dtype == DType::WeakInt; }
+
+// The sums of ranges in an expression: what its indices and its conditions (gates too) are made of.
 bool linear_forms(const UOp& value, std::vector<Affine>& flats, std::vector<Affine>& gates) {
   for (const Node* n : toposort(value)) {
     if (n->op == Op::Reduce || n->op == Op::Stage) return false;
     if (n->op == Op::Index) {
       flats.push_back(affine_of(UOp(n->src()[1])));
-      if (n->n_src == 3)
-        for (const UOp& c : conjuncts(UOp(n->src()[2]))) {
-          if (!is_comparison(c.op()) || !is_int(c.src(0).dtype())) return false;
-          Affine a = affine_of(c.src(0));
-          a.add(affine_of(c.src(1)), -1);
-          gates.push_back(a);
-        }
+    } else if (compares_indices(n)) {
+      Affine a = affine_of(UOp(n->src()[0]));
+      a.add(affine_of(UOp(n->src()[1])), -1);
+      gates.push_back(a);
     }
   }
   for (const auto* list : {&flats, &gates})
     for (const Affine& a : *list)
       for (const Term& t : a.terms)
         if (t.factor.op() != Op::Range) return false;
-  // A range that reaches the value otherwise (an arange) is no index.
-  for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Index; }))
+  // A range that reaches the value otherwise (an arange, a remainder) is no index.
+  for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Index && !compares_indices(m); }))
     if (n->op == Op::Range) return false;
   return true;
 }

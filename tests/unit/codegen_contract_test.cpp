@@ -138,6 +138,23 @@ TEST(Contract, DtypesPrologueAndEpilogue) {
   EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, m * n), i * n + j, in_place + z, {i, j})}), small()), "");
 }
 
+// The gradient of an input whose output went through a relu: the mask is applied while the window is staged.
+TEST(Contract, MaskedGradient) {
+  const zoo::ConvShape s{3, 7, 20, 11, 12, 3, 5};
+  zoo::Ranges r;
+  const UOp b = r.out(s.b), ci = r.out(s.ci), y = r.out(s.h), x = r.out(s.w), ky = r.sum(s.kh), kx = r.sum(s.kw),
+            co = r.sum(s.co);
+  const UOp gy = y - ky, gx = x - kx, inside = ge(gy, 0) & lt(gy, s.oh()) & ge(gx, 0) & lt(gx, s.ow());
+  const UOp flat = ((b * s.co + co) * s.oh() + gy) * s.ow() + gx;
+  const UOp before = zoo::at(zoo::buffer(3, s.n_out()), flat, inside) + zoo::at(zoo::buffer(4, s.co), co);
+  const UOp g = where(lt(before, zoo::f32(0)), zoo::f32(0), zoo::at(zoo::buffer(1, s.n_out()), flat, inside));
+  const UOp w = zoo::at(zoo::buffer(2, s.n_w()), ((co * s.ci + ci) * s.kh + ky) * s.kw + kx);
+  const UOp k = zoo::sink({zoo::put(zoo::buffer(0, s.n_x()), ((b * s.ci + ci) * s.h + y) * s.w + x,
+                                    zoo::sum_over(where(inside, g, zoo::f32(0)) * w, {ky, kx, co}), {b, ci, y, x})});
+  EXPECT_EQ(check(k, small(int64_t{1} << 20)), "");
+  EXPECT_NE(opts(k, small(int64_t{1} << 20)).find("stage"), std::string::npos);
+}
+
 TEST(FarSums, AreCutAndRestInATile) {
   Target t = host_target();
   t.n_cores = 2;
