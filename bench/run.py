@@ -5,7 +5,7 @@
 
 Rows: see ROWS below, or --list; without names all but `build` run. Two peers that are compared take turns, run by run,
 so that a change of the machine's load meets both; minima and medians are printed, and the ratio of both.
-The table goes to bench/results/latest.md and, with all numbers, latest.json. Peers come from .venv-bench (make
+The rows that ran replace theirs in bench/results/latest.md and, with all numbers, latest.json. Peers come from .venv-bench (make
 bench-peers); one that is not installed is left out.
 """
 import argparse
@@ -110,7 +110,7 @@ class Table:
 
   def add_turns(self, what, reach, turns, base, scale=1e3, unit="ms"):
     """One row a peer; ratios are to `base`."""
-    self.numbers[what] = turns
+    self.numbers[what] = {n: {**r, "seconds": r["seconds"][:100]} if "seconds" in r else r for n, r in turns.items()}
     def best(n): return min(turns[n]["seconds"]), statistics.median(turns[n]["seconds"])
     for n, t in turns.items():
       if "error" in t:
@@ -148,21 +148,20 @@ def row_train_tinygrad(table, build, pairs):
 
 
 def row_matmul(table, build, pairs):
-  peak = program(build, "peak")
-  table.numbers["peak"] = peak
-  errors_of(table, "FMA peak", "", peak)
-  two = peak.get("fma_peak_2_threads") or {}
-  for what, line in peak.items():
-    if what != "error": table.add(what.replace("_", " "), "", f"max {line['max']:.1f}, median {line['median']:.1f} GFLOPS of {line['n']}")
+  peaks = [program(build, "peak")]
   turns = take_turns("matmul1024", ["torch", "whit", "tinygrad"], build, pairs)
   table.add_turns("matmul 1024 f32, 2 threads", ">= 50 % of the FMA peak", turns, "torch")
-  again = program(build, "peak")  # the load may have changed meanwhile: the larger of both is the peak
-  top = max(two.get("max", 0), again.get("fma_peak_2_threads", {}).get("max", 0))
+  peaks.append(program(build, "peak"))
+  table.numbers["peak"] = peaks
+  errors_of(table, "FMA peak", "", peaks[0])
+  for what in [w for w in peaks[0] if w != "error"]:
+    table.add(what.replace("_", " "), "", f"{max(p[what]['max'] for p in peaks):.1f} GFLOPS")
+  top = max(p.get("fma_peak_2_threads", p.get("fma_peak_1_threads", {})).get("max", 0) for p in peaks)
   for n, t in turns.items():
-    if "seconds" in t and top:
-      gflops = [2 * 1024 ** 3 / s * 1e-9 for s in t["seconds"]]
-      table.add(f"matmul 1024, share of the peak: {t['name']}", ">= 50 %" if n.startswith("whit") else "",
-                f"best {max(gflops):.1f} GFLOPS = {100 * max(gflops) / top:.0f} %, median {statistics.median(gflops):.1f} = {100 * statistics.median(gflops) / top:.0f} %")
+    if "error" in t or not top: continue
+    rates = [2 * 1024 ** 3 / s * 1e-9 for s in t["seconds"]]
+    table.add(f"matmul 1024, share of the peak: {t['name']}", ">= 50 %" if n.startswith("whit") else "",
+              f"best {max(rates):.1f} GFLOPS = {100 * max(rates) / top:.0f} %, median {statistics.median(rates):.1f} = {100 * statistics.median(rates) / top:.0f} %")
 
 
 def row_start(table, build, pairs):
@@ -215,7 +214,8 @@ def row_rewrite(table, build, pairs):
     found = google_benchmark(build, name, ".*")
     table.numbers[name] = found
     for what, b in found.items():
-      rate = b.get("items_per_second")
+      if "look" not in what.lower() and "rewrite" not in what.lower(): continue
+      rate = b.get("items_per_second") or b.get("per_s")
       text = f"{rate / 1e6:.2f} M/s" if rate else f"{b['real_time']:.4g} {b['time_unit']}"
       table.add(f"{name}: {what}", ">= 10 M/s" if "look" in what.lower() else ">= 2 M/s" if "rewrite" in what.lower() else "", text)
 
@@ -280,19 +280,25 @@ def main():
   if args.list: return print("\n".join(ROWS))
   unknown = [r for r in args.rows if r not in ROWS]
   if unknown: parser.error(f"no row {unknown[0]}; there are {', '.join(ROWS)}")
-  table, about = Table(), machine()
+  about = machine()
   print(about)
+  RESULTS.mkdir(exist_ok=True)
+  latest = RESULTS / "latest.json"
+  results = json.loads(latest.read_text()) if latest.exists() else {}
   for name in args.rows or [r for r in ROWS if r != "build"]:
     print(f"{name}:", flush=True)
+    table = Table()
     ROWS[name](table, args.build, args.pairs)
-  RESULTS.mkdir(exist_ok=True)
-  stem = "latest" if not args.rows else "-".join(args.rows)
-  when = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-  lines = [f"{when}; {about}", "", "| what | reach | measured | beside |", "|---|---|---|---|"]
-  lines += [f"| {a} | {b} | {c} | {d} |" for a, b, c, d in table.rows]
-  (RESULTS / f"{stem}.md").write_text("\n".join(lines) + "\n")
-  (RESULTS / f"{stem}.json").write_text(json.dumps({"when": when, "machine": about, "rows": table.rows, "numbers": table.numbers}, indent=1) + "\n")
-  print(f"written to {(RESULTS / stem).relative_to(ROOT)}.md and .json")
+    when = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    results[name] = {"when": when, "machine": about, "rows": table.rows, "numbers": table.numbers}
+    latest.write_text(json.dumps(results, indent=1) + "\n")
+  lines = ["# The latest run of each row of bench/run.py"]
+  for name in [r for r in ROWS if r in results]:
+    r = results[name]
+    lines += ["", f"## {name}", "", f"{r['when']}; {r['machine']}", "", "| what | reach | measured | beside |", "|---|---|---|---|"]
+    lines += [f"| {a} | {b} | {c} | {d} |" for a, b, c, d in r["rows"]]
+  (RESULTS / "latest.md").write_text("\n".join(lines) + "\n")
+  print(f"written to {(RESULTS / 'latest').relative_to(ROOT)}.md and .json")
 
 
 if __name__ == "__main__":
