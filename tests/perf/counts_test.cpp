@@ -26,6 +26,13 @@ struct Count {
   int64_t kernels = 0;
 };
 
+// Three digits: a buffer of a few bytes more is no news.
+std::string rounded(int64_t n_bytes) {
+  return n_bytes < 10'000       ? fmt::format("{} B", n_bytes)
+         : n_bytes < 10'000'000 ? fmt::format("{:.3g} kB", static_cast<double>(n_bytes) * 1e-3)
+                                : fmt::format("{:.3g} MB", static_cast<double>(n_bytes) * 1e-6);
+}
+
 // Counts what `fn` runs; its inputs are in memory before.
 template <class Fn>
 Count count(Fn&& fn) {
@@ -34,9 +41,8 @@ Count count(Fn&& fn) {
   counters().reset_peak();
   fn();
   const int64_t peak = counters().mem_peak.load() - memory;
-  return {fmt::format("{} kernels, {} bytes moved, {} bytes at most", counters().kernel_count.load(),
-                      counters().global_mem.load(), peak),
-          counters().kernel_count.load()};
+  const int64_t n = counters().kernel_count.load();
+  return {fmt::format("{} kernels, {} moved, {} at most", n, rounded(counters().global_mem.load()), rounded(peak)), n};
 }
 
 std::map<std::string, std::string> expected() {
