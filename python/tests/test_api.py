@@ -175,3 +175,9 @@ def test_devices_print_one_table():
   assert "CPU" in table and "DISK" in table
   out = subprocess.run([sys.executable, "-m", "whit.device"], capture_output=True, text=True, check=True)
   assert [line.split()[:2] for line in out.stdout.splitlines()] == [line.split()[:2] for line in table.splitlines()]
+
+
+def test_a_buffer_over_the_limit_is_refused():
+  with Context(MAX_BUFFER_SIZE=10):
+    with pytest.raises(RuntimeError, match=r"100 elements on .*MAX_BUFFER_SIZE allows 10"): Tensor.ones(100).contiguous().realize()
+  assert Tensor.ones(100).sum().item() == 100

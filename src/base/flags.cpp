@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/text.h"
 
@@ -97,6 +98,13 @@ FlagValue must_convert(size_t id, const FlagValue& value) {
   return number;
 }
 
+// A flag whose part does not exist yet must not be mistaken for one that works.
+void say_when_not_there(size_t id) {
+  const FlagInfo& info = flag_infos()[id];
+  if (!std::string_view(info.doc).starts_with("not there yet")) return;
+  say_once(std::string("flag ") + info.name, fmt::format("whit: the flag {} has no effect yet", info.name));
+}
+
 void store(size_t id, const FlagValue& value) {
   if (const std::string* text = std::get_if<std::string>(&value)) {
     flag::texts[id].store(keep_text(*text), std::memory_order_release);
@@ -122,7 +130,9 @@ FlagValue flag_value(std::string_view name) { return value_of(must_find(name)); 
 
 void set_flag(std::string_view name, const FlagValue& value) {
   const size_t id = must_find(name);
-  store(id, must_convert(id, value));
+  const FlagValue converted = must_convert(id, value);
+  if (converted != value_of(id)) say_when_not_there(id);
+  store(id, converted);
 }
 
 bool flag_in_environment(std::string_view name) { return start_state().from_environment[must_find(name)]; }
@@ -130,6 +140,8 @@ bool flag_in_environment(std::string_view name) { return start_state().from_envi
 void check_flags() {
   const std::string& error = start_state().error;
   WHIT_USER(error.empty(), Value, "{}", error);
+  for (size_t id = 0; id < flag_infos().size(); ++id)
+    if (start_state().from_environment[id]) say_when_not_there(id);
 }
 
 std::string codegen_flags() {
@@ -168,6 +180,7 @@ FlagScope::FlagScope(const std::vector<std::pair<std::string, FlagValue>>& overr
     checked.emplace_back(id, must_convert(id, value));
   }
   for (const auto& [id, value] : checked) {
+    if (value != value_of(id)) say_when_not_there(id);
     saved_.emplace_back(flag_infos()[id].name, value_of(id));
     store(id, value);
   }

@@ -1,13 +1,21 @@
 #include "engine/buffers.h"
 
+#include "base/flags.h"
 #include "ir/build.h"
 
 namespace whit::engine {
 
+BufferPtr make_buffer(DType dtype, int64_t n_elems, std::string_view device, const BufferSpec& spec) {
+  const int64_t limit = flag::MAX_BUFFER_SIZE();
+  WHIT_USER(limit <= 0 || n_elems <= limit, Runtime, "[buffer] {} elements on {}; MAX_BUFFER_SIZE allows {}", n_elems,
+            device, limit);
+  return Buffer::make(std::string(device), n_elems * n_bytes(dtype), spec);
+}
+
 BufferPtr buffer_of(const UOp& b) {
   WHIT_CHECK(b.op() == Op::Buffer, "memory of a {}", name(b.op()));
   if (auto p = payload(b)) return std::static_pointer_cast<Buffer>(p);
-  auto memory = Buffer::make(std::string(device_name(b->device)), b.shape()[0] * n_bytes(b.dtype()));
+  auto memory = make_buffer(b.dtype(), b.shape()[0], device_name(b->device));
   set_payload(b, memory);
   return memory;
 }
@@ -21,7 +29,7 @@ UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory) {
 }
 
 UOp buffer_from_host(DType dtype, const void* data, int64_t n_elems, std::string_view device) {
-  auto memory = Buffer::make(std::string(device), n_elems * n_bytes(dtype));
+  auto memory = make_buffer(dtype, n_elems, device);
   if (n_elems > 0) memory->copyin(data, memory->n_bytes());
   return buffer_node(dtype, n_elems, std::move(memory));
 }

@@ -8,6 +8,8 @@
 
 namespace whit::engine {
 
+/// Memory for elements, not yet allocated. errors: Runtime when there are more than the flag MAX_BUFFER_SIZE allows
+BufferPtr make_buffer(DType dtype, int64_t n_elems, std::string_view device, const BufferSpec& spec = {});
 /// The memory of a BUFFER node; made, not yet allocated, at the first call.
 BufferPtr buffer_of(const UOp& buffer_node);
 /// A fresh BUFFER node over memory that exists: the number of bytes must be that of the elements.

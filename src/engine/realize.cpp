@@ -71,9 +71,7 @@ UOp in_memory(const UOp& u) {
   return {};
 }
 
-BufferPtr make_memory(const ScheduleBuffer& b) {
-  return Buffer::make(std::string(device_name(b.device)), b.n_elems * n_bytes(b.dtype));
-}
+BufferPtr make_memory(const ScheduleBuffer& b) { return make_buffer(b.dtype, b.n_elems, device_name(b.device)); }
 
 void print_schedule(const BoundSchedule& bound, double ms) {
   const Schedule& s = *bound.schedule;

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "base/flags.h"
+#include "engine/buffers.h"
 #include "engine/jit.h"
 #include "ir/eval.h"
 #include "runtime/buffer.h"
@@ -44,7 +45,7 @@ UOp host_buffer(void* ptr, DType dtype, int64_t n_elems, std::shared_ptr<void> o
   UOp b = buffer(dtype, n_elems, home);
   BufferSpec spec;
   spec.external_ptr = ptr;
-  BufferPtr mem = Buffer::make(home, n_elems * n_bytes(dtype), spec);
+  BufferPtr mem = engine::make_buffer(dtype, n_elems, home, spec);
   struct Kept {
     BufferPtr mem;
     std::shared_ptr<void> owner;
@@ -112,7 +113,7 @@ const Tensor& must_be_defined(const char* op, const Tensor& x) {
 UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device) {
   WHIT_USER(!is_weak(dtype), Runtime, "[storage] {} has no width, so it cannot be stored", name(dtype));
   UOp b = buffer(dtype, n_elems, device);
-  set_payload(b, Buffer::make(std::string(device), n_elems * n_bytes(dtype)));
+  set_payload(b, engine::make_buffer(dtype, n_elems, device));
   return b;
 }
 
@@ -173,7 +174,7 @@ Tensor Tensor::from_blob(void* ptr, const IntList& shape, const TensorOptions& o
   UOp b = buffer(dtype, n, device);
   BufferSpec spec;
   spec.external_ptr = ptr;
-  set_payload(b, Buffer::make(device, n * n_bytes(dtype), spec));
+  set_payload(b, engine::make_buffer(dtype, n, device, spec));
   return wrap_storage(b, shape);
 }
 

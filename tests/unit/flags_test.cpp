@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/subprocess.h"
 
 namespace whit {
@@ -61,6 +62,17 @@ TEST(Flags, CodegenFlagsAreInTheKeyAndOthersAreNot) {
     EXPECT_EQ(codegen_flags(), key);
   }
   EXPECT_EQ(codegen_flags(), key);
+}
+
+TEST(Flags, AFlagWithoutItsPartSaysSo) {
+  {
+    const FlagScope beam("BEAM", int64_t{3});
+  }
+  EXPECT_NE(said_so_far().find("the flag BEAM has no effect yet"), std::string::npos);
+  {
+    const FlagScope debug("SCACHE", int64_t{0});
+  }
+  EXPECT_EQ(said_so_far().find("SCACHE"), std::string::npos);
 }
 
 TEST(Flags, EveryRowHasADocAndCanBeRead) {
