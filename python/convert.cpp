@@ -168,14 +168,21 @@ std::optional<std::string> to_device(nb::handle h) {
   raise(ErrorKind::Type, fmt::format("[device] expected a device name, got {}", python_type(h)));
 }
 
+int64_t to_int(nb::handle h, const char* what) {
+  if (PyFloat_Check(h.ptr()) || !nb::hasattr(h, "__index__"))
+    raise(ErrorKind::Type, fmt::format("[{}] expected an integer, got {}", what, python_type(h)));
+  nb::object i = nb::steal(PyNumber_Index(h.ptr()));
+  if (!i.is_valid()) throw nb::python_error();
+  int overflow = 0;
+  const int64_t v = PyLong_AsLongLongAndOverflow(i.ptr(), &overflow);
+  WHIT_USER(overflow == 0, Overflow, "[{}] {} does not fit in 64 bits", what, nb::repr(i).c_str());
+  return v;
+}
+
 IntList to_ints(nb::handle h, const char* what) {
   if (PyFloat_Check(h.ptr()) || nb::isinstance<nb::str>(h))
     raise(ErrorKind::Type, fmt::format("[{}] expected integers, got {}", what, python_type(h)));
-  if (nb::hasattr(h, "__index__")) {
-    nb::object i = nb::steal(PyNumber_Index(h.ptr()));
-    if (!i.is_valid()) throw nb::python_error();
-    return nb::cast<int64_t>(i);
-  }
+  if (nb::hasattr(h, "__index__")) return to_int(h, what);
   Dims out;
   if (!nb::isinstance<nb::sequence>(h))
     raise(ErrorKind::Type, fmt::format("[{}] expected integers, got {}", what, python_type(h)));
@@ -185,9 +192,7 @@ IntList to_ints(nb::handle h, const char* what) {
       out.append(inner.begin(), inner.end());
       continue;
     }
-    nb::object i = nb::steal(PyNumber_Index(x.ptr()));
-    if (!i.is_valid()) throw nb::python_error();
-    out.push_back(nb::cast<int64_t>(i));
+    out.push_back(to_int(x, what));
   }
   return out;
 }
@@ -201,9 +206,7 @@ IntList to_ints_args(nb::args args, const char* what, int64_t none_value) {
         continue;
       }
       if (PyFloat_Check(x.ptr())) raise(ErrorKind::Type, fmt::format("[{}] expected integers, got float", what));
-      nb::object i = nb::steal(PyNumber_Index(x.ptr()));
-      if (!i.is_valid()) throw nb::python_error();
-      out.push_back(nb::cast<int64_t>(i));
+      out.push_back(to_int(x, what));
     }
     return IntList(out);
   };
@@ -298,7 +301,12 @@ Index to_index(nb::handle h, const Tensor& self) {
       if (v.is_none()) return std::nullopt;
       if (!nb::hasattr(v, "__index__") || nb::isinstance<Tensor>(v))
         raise(ErrorKind::Type, fmt::format("[getitem] slice bounds must be integers, got {}", python_type(v)));
-      return nb::cast<int64_t>(nb::int_(v));
+      // A bound beyond every axis is the end of it.
+      int overflow = 0;
+      nb::object i = nb::steal(PyNumber_Index(v.ptr()));
+      if (!i.is_valid()) throw nb::python_error();
+      const int64_t n = PyLong_AsLongLongAndOverflow(i.ptr(), &overflow);
+      return overflow > 0 ? INT64_MAX : overflow < 0 ? INT64_MIN : n;
     };
     return Slice{bound("start"), bound("stop"), bound("step")};
   }
@@ -307,11 +315,7 @@ Index to_index(nb::handle h, const Tensor& self) {
   if (PyBool_Check(h.ptr()))
     raise(ErrorKind::Index, "[getitem] a bool is no index; expected int, slice, None, ..., list or Tensor");
   if (is_ndarray(h) && nb::len(nb::object(h.attr("shape"))) > 0) return make_tensor(h, nb::none(), nb::none());
-  if (nb::hasattr(h, "__index__")) {
-    nb::object i = nb::steal(PyNumber_Index(h.ptr()));
-    if (!i.is_valid()) throw nb::python_error();
-    return nb::cast<int64_t>(i);
-  }
+  if (nb::hasattr(h, "__index__")) return to_int(h, "getitem");
   if (PyList_Check(h.ptr()) || PyTuple_Check(h.ptr())) {
     std::vector<int64_t> shape;
     std::vector<nb::handle> leaves;
@@ -322,7 +326,9 @@ Index to_index(nb::handle h, const Tensor& self) {
       if (PyFloat_Check(x.ptr()) || !nb::hasattr(x, "__index__"))
         raise(ErrorKind::Index, fmt::format("[getitem] a list index holds a {}; expected integers", python_type(x)));
       all_bool &= PyBool_Check(x.ptr()) != 0;
-      values.push_back(static_cast<int32_t>(nb::cast<int64_t>(nb::int_(nb::borrow(x)))));
+      const int64_t v = to_int(x, "getitem");
+      WHIT_USER(v >= INT32_MIN && v <= INT32_MAX, Index, "[getitem] index {} is out of range", v);
+      values.push_back(static_cast<int32_t>(v));
     }
     if (all_bool && !leaves.empty())
       raise(ErrorKind::Index, "[getitem] a list of bools is no index; expected integers, or a mask as a Tensor");

@@ -7,6 +7,9 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
+#include <thread>
+
 #include "base/error.h"
 #include "docs.h"
 #include "whit/tensor.h"
@@ -38,6 +41,8 @@ inline std::optional<DType> to_optional_dtype(nb::handle h) {
 std::optional<std::string> to_device(nb::handle h);
 
 /// An int or a list of ints, also numbers of NumPy; `what` names the argument in the error.
+/// errors: Type when it is no integer, Overflow when it has more than 64 bits
+int64_t to_int(nb::handle h, const char* what);
 IntList to_ints(nb::handle h, const char* what);
 /// `f(1, 2)` or `f((1, 2))`; None entries become `none_value`.
 IntList to_ints_args(nb::args args, const char* what, int64_t none_value = -1);
@@ -58,10 +63,28 @@ AnyObject to_list(const Tensor& t);
 AnyObject to_numpy(const Tensor& t);
 AnyObject to_item(const Tensor& t);
 
+/// Gives the interpreter to other threads. A thread that wants it back when the interpreter is gone waits for the end of
+/// the process: CPython would end it by unwinding its stack, which C++ answers with std::terminate.
+class Unlocked {
+ public:
+  Unlocked() : state_(PyEval_SaveThread()) {}
+  ~Unlocked() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {
+      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
 /// Calls that may take long give the interpreter to other threads.
 template <class F>
 auto unlocked(F&& f) {
-  nb::gil_scoped_release release;
+  const Unlocked release;
   return f();
 }
 

@@ -43,8 +43,9 @@ void safe_save(nb::dict tensors, const std::string& path, nb::dict metadata) {
   std::vector<Tensor> all;
   std::vector<std::string> names;
   for (auto [k, v] : tensors) {
+    WHIT_USER(nb::isinstance<nb::str>(k), Type, "[safe_save] the name {} is no text", nb::repr(k).c_str());
     names.push_back(nb::cast<std::string>(k));
-    all.push_back(nb::cast<Tensor>(v));
+    all.push_back(to_tensor(v, "safe_save"));
     format_of_dtype(all.back().dtype(), names.back());
   }
   Tensor::realize_all(all);
@@ -69,6 +70,10 @@ Tensor labels(const io::ImageSet& s) { return Tensor::from_bytes(s.labels.data()
 }  // namespace
 
 void bind_io(nb::module_& m) {
+  m.def("tensor_bytes", [](const Tensor& t) {
+    const std::vector<std::byte> b = unlocked([&] { return t.bytes(); });
+    return nb::bytes(b.data(), b.size());
+  });
   m.def("safe_load", &safe_load);
   m.def("safe_save", &safe_save);
   m.def("safe_load_metadata", [](const std::string& path) {

@@ -15,19 +15,26 @@ class PyJit {
 
   AnyObject call(nb::args args, nb::kwargs kwargs) {
     std::vector<Tensor> inputs;
-    std::string names;
-    for (nb::handle a : args) collect(a, inputs);
+    std::vector<nb::object> others;
+    std::string form;  // of the arguments: where tensors are, names, lengths
+    for (nb::handle a : args) collect(a, inputs, others, form);
     if (kwargs.size() != 0) {
       nb::object keys = nb::module_::import_("builtins").attr("sorted")(kwargs);
       for (nb::handle k : keys) {
-        const size_t before = inputs.size();
-        collect(nb::object(kwargs[k]), inputs);
-        if (inputs.size() != before) names += nb::cast<std::string>(k) + ",";
+        form += nb::str(k).c_str();
+        form += '=';
+        collect(nb::object(kwargs[k]), inputs, others, form);
       }
     }
     const bool replays = jit_.is_captured() && flag::JIT();
     if (replays) {
-      WHIT_USER(names == names_, Jit, "[jit] keyword inputs are [{}]; captured with [{}]", names, names_);
+      // Number, shapes and dtypes of tensors are the business of jit_, which says more about them.
+      WHIT_USER(form == form_ || inputs.size() != n_inputs_, Jit,
+                "[jit] the arguments are {}; captured with {} (t is a tensor, o another object)", form, form_);
+      for (size_t i = 0; i < others.size() && i < others_.size(); ++i)
+        WHIT_USER(is_same(others[i], others_[i]), Jit,
+                  "[jit] an argument that is no tensor is {}, and was {} when captured; replay would use the old one",
+                  nb::repr(others[i]).c_str(), nb::repr(others_[i]).c_str());
       const std::vector<Tensor> out = unlocked([&] { return jit_.call(inputs, {}); });
       size_t next = 0;
       return rebuild(structure_, out, next);
@@ -41,7 +48,9 @@ class PyJit {
     });
     if (jit_.is_captured()) {
       structure_ = returned;
-      names_ = names;
+      form_ = std::move(form);
+      others_ = std::move(others);
+      n_inputs_ = inputs.size();
       size_t next = 0;
       structure_ = skeleton(returned, next);
     }
@@ -55,20 +64,47 @@ class PyJit {
   void reset() {
     jit_.reset();
     structure_ = nb::none();
+    others_.clear();
   }
 
  private:
   static bool is_list(nb::handle h) { return PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()); }
 
-  // Tensors among the arguments, and one level deep in lists, tuples and dicts.
-  static void collect(nb::handle h, std::vector<Tensor>& out, int depth = 0) {
+  // Tensors among the arguments, also in lists, tuples and dicts; what else there is; and the form of it all.
+  static void collect(nb::handle h, std::vector<Tensor>& out, std::vector<nb::object>& others, std::string& form,
+                      int depth = 0) {
     if (nb::isinstance<Tensor>(h)) {
       out.push_back(nb::cast<Tensor&>(h));
+      form += "t,";
     } else if (depth < 8 && is_list(h)) {
-      for (nb::handle x : nb::borrow<nb::sequence>(h)) collect(x, out, depth + 1);
+      form += '[';
+      for (nb::handle x : nb::borrow<nb::sequence>(h)) collect(x, out, others, form, depth + 1);
+      form += "],";
     } else if (depth < 8 && PyDict_Check(h.ptr())) {
-      for (auto [k, v] : nb::borrow<nb::dict>(h)) collect(v, out, depth + 1);
+      form += '{';
+      for (auto [k, v] : nb::borrow<nb::dict>(h)) {
+        form += nb::repr(k).c_str();
+        form += ':';
+        collect(v, out, others, form, depth + 1);
+      }
+      form += "},";
+    } else {
+      others.push_back(nb::borrow(h));
+      form += "o,";
     }
+  }
+
+  // Numbers, texts and None by value, all else by identity.
+  static bool is_same(nb::handle a, nb::handle b) {
+    if (a.is(b)) return true;
+    if (!a.type().is(b.type())) return false;
+    if (PyFloat_Check(a.ptr())) {
+      const double x = PyFloat_AsDouble(a.ptr()), y = PyFloat_AsDouble(b.ptr());
+      return x == y || (x != x && y != y);
+    }
+    const bool by_value = PyLong_CheckExact(a.ptr()) || PyUnicode_CheckExact(a.ptr()) || PyBytes_CheckExact(a.ptr()) ||
+                          PyMethod_Check(a.ptr()) || PySlice_Check(a.ptr());
+    return by_value && a.equal(b);
   }
 
   static void flatten(nb::handle h, std::vector<Tensor>& out) {
@@ -121,7 +157,9 @@ class PyJit {
   nb::object fxn_;
   TinyJit jit_;
   nb::object structure_ = nb::none();
-  std::string names_;
+  std::string form_;
+  std::vector<nb::object> others_;
+  size_t n_inputs_ = 0;
 };
 
 }  // namespace

@@ -58,7 +58,7 @@ nb::object flag_object(const FlagValue& v) {
 
 FlagValue to_flag(nb::handle h) {
   if (nb::isinstance<nb::bool_>(h)) return int64_t{nb::cast<bool>(h)};
-  if (nb::isinstance<nb::int_>(h)) return nb::cast<int64_t>(h);
+  if (nb::isinstance<nb::int_>(h)) return to_int(h, "flag");
   return std::string(nb::str(h).c_str());
 }
 
@@ -89,7 +89,13 @@ NB_MODULE(_whit, m) {
     try {
       std::rethrow_exception(p);
     } catch (const Error& e) {
-      PyErr_SetString(python_class(e.kind()), e.what());
+      // A message may quote a file that is no text.
+      const std::string_view what = e.what();
+      nb::object text =
+          nb::steal(PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "backslashreplace"));
+      if (text.is_valid()) PyErr_SetObject(python_class(e.kind()), text.ptr());
+    } catch (const nb::cast_error&) {
+      PyErr_SetString(PyExc_TypeError, "an argument has a type that this call does not take");
     }
   });
 

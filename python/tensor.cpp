@@ -111,7 +111,7 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           "size",
           [](const Tensor& x, nb::handle dim) -> AnyObject {
             if (dim.is_none()) return to_tuple(x.shape());
-            return nb::int_(x.size(nb::cast<int64_t>(dim)));
+            return nb::int_(x.size(to_int(dim, "size")));
           },
           nb::arg("dim") = nb::none())
       .def("nbytes", &Tensor::nbytes)
@@ -146,7 +146,7 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
             const Tensor g = x.grad();
             return g.defined() ? nb::cast(g) : nb::none();
           },
-          [](Tensor& x, nb::handle g) { x.set_grad(g.is_none() ? Tensor() : nb::cast<Tensor&>(g)); },
+          [](Tensor& x, nb::handle g) { x.set_grad(g.is_none() ? Tensor() : to_tensor(g, "grad")); },
           nb::for_setter(nb::arg("grad").none()));
 
   // Running
@@ -310,8 +310,8 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
        [](nb::args s, nb::handle low, nb::handle high, nb::handle dt, nb::handle d, bool) {
          if (!PyLong_Check(low.ptr()) || !PyLong_Check(high.ptr()))
            raise(ErrorKind::Type, "[randint] low and high must be integers");
-         return Tensor::randint(to_ints_args(s, "randint"), {.low = nb::cast<int64_t>(low),
-                                                             .high = nb::cast<int64_t>(high),
+         return Tensor::randint(to_ints_args(s, "randint"), {.low = to_int(low, "randint"),
+                                                             .high = to_int(high, "randint"),
                                                              .dtype = to_optional_dtype(dt),
                                                              .device = to_device(d)});
        },
@@ -397,7 +397,7 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
       .def("rearrange",
            [](const Tensor& x, const std::string& formula, nb::kwargs sizes) {
              std::vector<std::pair<std::string, int64_t>> s;
-             for (auto [k, v] : sizes) s.emplace_back(nb::cast<std::string>(k), nb::cast<int64_t>(v));
+             for (auto [k, v] : sizes) s.emplace_back(nb::cast<std::string>(k), to_int(v, "rearrange"));
              return x.rearrange(formula, s);
            })
       .def(

@@ -45,6 +45,7 @@ class TinyJit {
   Body body_;
   std::unique_ptr<Captured> captured_;
   int64_t cnt_ = 0;
+  bool settles_values_ = false;  // a capture failed because of values that waited
 };
 
 }  // namespace whit

@@ -1,6 +1,9 @@
 """The Python surface: what a user types, from construction to training."""
+import copy
 import pathlib
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -181,3 +184,55 @@ def test_a_buffer_over_the_limit_is_refused():
   with Context(MAX_BUFFER_SIZE=10):
     with pytest.raises(RuntimeError, match=r"100 elements on .*MAX_BUFFER_SIZE allows 10"): Tensor.ones(100).contiguous().realize()
   assert Tensor.ones(100).sum().item() == 100
+
+
+def test_pickling_and_copying():
+  model = nn.Linear(2, 2)
+  x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+  x.note = x  # a circle through an attribute
+  for again in (lambda t: pickle.loads(pickle.dumps(t)), copy.copy, copy.deepcopy):
+    y, view, value, const = again(x), again(x[:, ::-1]), again((x * 2).cast("bfloat16")), again(Tensor(3))
+    y[0, 0] = 9
+    assert x.tolist() == [[1, 2], [3, 4]] and y.tolist() == [[9, 2], [3, 4]] and view.tolist() == [[2, 1], [4, 3]]
+    assert value.tolist() == [[2, 4], [6, 8]] and value.dtype is dtypes.bfloat16
+    assert const.item() == 3 and const.dtype is dtypes.weakint and const.device is None
+    assert again(Tensor.arange(3)).tolist() == [0, 1, 2] and again(Tensor.zeros(0, 3)).shape == (0, 3)
+  other = copy.deepcopy(model)
+  other.weight.assign(other.weight + 1).realize()
+  np.testing.assert_allclose(other.weight.numpy(), model.weight.numpy() + 1)
+
+
+def test_objects_that_hold_themselves():
+  class Model:
+    def __init__(self): self.w, self.me, self.tied = Tensor([2.0]), self, [self]
+    @function
+    def __call__(self, x): return x * self.w
+
+  model = Model()
+  model.again = model.w
+  assert model(Tensor([3.0])).item() == 6
+  assert list(nn.state.get_state_dict(model)) == ["w", "again"]
+
+
+def test_slices_beyond_every_integer():
+  x = Tensor([1, 2, 3])
+  assert x[:10**30].tolist() == [1, 2, 3] and x[-10**30:].tolist() == [1, 2, 3] and x[10**30:].tolist() == []
+  assert x[::-10**30].tolist() == [3] and x[::10**30].tolist() == [1]
+
+
+def test_a_thread_that_runs_at_the_end():
+  program = """
+import threading, time
+from whit import Tensor
+def run():
+  while True: (Tensor.rand(50, 50) @ Tensor.rand(50, 50)).realize()
+threading.Thread(target=run, daemon=True).start()
+time.sleep(0.3)
+"""
+  done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+  assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_message_with_bytes_that_are_no_text(tmp_path):
+  (tmp_path / "x").write_bytes(b"\x03\0\0\0\0\0\0\0\xff\xfe{")
+  with pytest.raises(OSError, match="the header is not JSON"): nn.state.safe_load(str(tmp_path / "x"))

@@ -1,22 +1,27 @@
 """`@function`: a callable as one parameterised, differentiable graph node."""
 from __future__ import annotations
 
-import functools
+import functools, types
 from typing import Callable
 
 from whit import _whit
 from whit.tensor import Tensor
 
 
-def _collect(x, out: list):
-  # Depth first, in a fixed order: positional, then keywords by name; objects by their attributes.
-  if isinstance(x, Tensor): out.append(x)
-  elif isinstance(x, (list, tuple)):
-    for y in x: _collect(y, out)
+def _collect(x, out: list, seen: set | None = None):
+  # Depth first, in a fixed order: positional, then keywords by name; objects by their attributes, each once: they may form circles.
+  if isinstance(x, Tensor):
+    out.append(x)
+    return
+  seen = set() if seen is None else seen
+  if id(x) in seen: return
+  seen.add(id(x))
+  if isinstance(x, (list, tuple)):
+    for y in x: _collect(y, out, seen)
   elif isinstance(x, dict):
-    for y in x.values(): _collect(y, out)
-  elif hasattr(x, "__dict__") and not isinstance(x, type) and not callable(getattr(x, "__code__", None)):
-    for y in x.__dict__.values(): _collect(y, out)
+    for y in x.values(): _collect(y, out, seen)
+  elif hasattr(x, "__dict__") and not isinstance(x, (type, types.ModuleType)) and not callable(getattr(x, "__code__", None)):
+    for y in x.__dict__.values(): _collect(y, out, seen)
 
 
 class _Function:

@@ -1,8 +1,29 @@
 """Tensor: lazy, differentiable, n-dimensional. The class itself is the C++ one."""
 from __future__ import annotations
 
+import copyreg
+
 from whit import _whit
 from whit.dtype import _from_np_dtype, _to_np_dtype, dtypes  # noqa: F401
 
 Tensor = _whit.Tensor
 Slice = _whit.Slice
+
+
+def _reduce(t: Tensor):
+  # Pickling and copying: the values, on the tensor's device; neither graph nor gradient. A constant stays one.
+  if t.device is None: return _constant, (t.tolist(), t.dtype, t.shape)
+  return _restore, (_whit.tensor_bytes(t), t.dtype, t.shape, t.device, t.is_param), t.__dict__ or None
+
+
+def _constant(values, dtype, shape):
+  return Tensor(values).cast(dtype) if shape == () else Tensor(values, dtype=_whit.strong_dtype(dtype)).reshape(shape)
+
+
+def _restore(data: bytes, dtype, shape, device: str, is_param: bool):
+  t = Tensor(data, dtype=dtype, device=device).reshape(shape)
+  t.is_param = is_param
+  return t
+
+
+copyreg.pickle(Tensor, _reduce)

@@ -12,8 +12,8 @@ class Recorder {
   virtual void record(const BoundCall& call) = 0;
   /// New memory that outlives the run it was made in. `is_state`: stores into a computed value go there.
   virtual void record_output(const BufferPtr& buffer, bool is_state) = 0;
-  /// A BUFFER whose memory the calls of this run have written.
-  virtual void record_written(const UOp& buffer_node) = 0;
+  /// A BUFFER whose memory the calls of this run have written, and the node that stood for the content before.
+  virtual void record_written(const UOp& buffer_node, const UOp& before) = 0;
 };
 
 /// The recorder of this thread, or null.

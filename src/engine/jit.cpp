@@ -42,7 +42,7 @@ struct Slot {
 struct Output {
   enum class Kind : uint8_t { Fixed, Input, Made } kind;
   int32_t number = -1;  // Input: which; Made: which of made
-  UOp view{};           // Fixed: what is returned
+  UOp node{};           // Fixed: what lies below what is returned; a view of it would hide other readers of that view
   Shape shape{};
 };
 
@@ -86,7 +86,7 @@ struct Capture::Impl final : Recorder {
     bool is_state;
   };
   std::vector<NewBuffer> made{};
-  std::vector<UOp> written{};
+  std::vector<UOp> written{}, overwritten{};
   Recorder* outer = nullptr;
   bool open = true;
 
@@ -99,9 +99,10 @@ struct Capture::Impl final : Recorder {
     made.push_back({b, is_state});
     if (outer) outer->record_output(b, is_state);
   }
-  void record_written(const UOp& node) override {
+  void record_written(const UOp& node, const UOp& before) override {
     if (std::find(written.begin(), written.end(), node) == written.end()) written.push_back(node);
-    if (outer) outer->record_written(node);
+    overwritten.push_back(before);
+    if (outer) outer->record_written(node, before);
   }
   void close() {
     if (open) current_recorder() = outer;
@@ -207,7 +208,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
       }
       o.number = it->second;
     } else {
-      o.view = reshape(node, o.shape);
+      o.node = node;
     }
     g->outputs.push_back(std::move(o));
   }
@@ -461,7 +462,7 @@ std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const Variab
   if (Recorder* r = current_recorder()) {
     // Inside of another capture: these calls belong to it.
     for (const Made& m : g.made) r->record_output(m.turns[m.current].buffer, false);
-    for (const Impl::State& s : g.states) r->record_written(s.node);
+    for (const Impl::State& s : g.states) r->record_written(s.node, s.node);
     for (const Impl::Call& c : g.calls) {
       BoundCall call;
       if (c.program)
@@ -482,7 +483,7 @@ std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const Variab
   for (const Output& o : g.outputs) {
     switch (o.kind) {
       case Output::Kind::Fixed:
-        out.push_back(o.view);
+        out.push_back(reshape(o.node, o.shape));
         break;
       case Output::Kind::Input:
         out.push_back(reshape(buffer_below(inputs[static_cast<size_t>(o.number)]), o.shape));
@@ -496,6 +497,22 @@ std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const Variab
     }
   }
   return out;
+}
+
+std::span<const UOp> Capture::overwritten() const { return impl_->overwritten; }
+
+std::vector<CapturedGraph::FixedMemory> CapturedGraph::fixed_memory() const {
+  std::vector<FixedMemory> out;
+  for (const BufferPtr& b : impl_->fixed) {
+    const Extent e = extent_of(*b);
+    out.push_back(
+        {b, std::any_of(impl_->written.begin(), impl_->written.end(), [&](const Extent& w) { return w.overlaps(e); })});
+  }
+  return out;
+}
+bool CapturedGraph::writes_input(size_t number) const { return impl_->input_written[number] != 0; }
+void CapturedGraph::accept_readers() {
+  for (auto& s : impl_->states) s.n_refs = s.node->refs.load(std::memory_order_relaxed);
 }
 
 int64_t CapturedGraph::n_kernels() const { return impl_->n_kernels; }

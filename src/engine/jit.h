@@ -16,6 +16,7 @@
 
 #include "ir/interpret.h"
 #include "ir/uop.h"
+#include "runtime/buffer.h"
 
 namespace whit::engine {
 
@@ -31,6 +32,16 @@ class CapturedGraph {
   /// errors: Jit, when number, dtype, size or device of the inputs differ from the capture, or when memory is passed that
   /// the graph itself writes, so that replaying would not be what the function does; nothing has run then
   std::vector<UOp> replay(std::span<const UOp> inputs, const VariableValues& variables = {});
+
+  /// Memory from before the capture that the calls use in place.
+  struct FixedMemory {
+    BufferPtr memory;
+    bool is_written;
+  };
+  std::vector<FixedMemory> fixed_memory() const;
+  bool writes_input(size_t number) const;
+  /// The caller has seen to it that every reader of overwritten memory is computed: those that are there now are none.
+  void accept_readers();
 
   int64_t n_kernels() const;
   int64_t n_copies() const;
@@ -58,6 +69,8 @@ class Capture {
   /// Closes the capture. `outputs` are views of BUFFERs (realised); replay gives new values for them.
   /// errors: Jit when nothing was run, or an output is not realised
   std::unique_ptr<CapturedGraph> finish(std::span<const UOp> outputs);
+  /// BUFFERs that stood for memory which the calls have overwritten. A graph over one reads the content from before.
+  std::span<const UOp> overwritten() const;
 
  private:
   struct Impl;

@@ -245,7 +245,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
     }
     if (b.op() != Op::Buffer) continue;
     if (!replaced.contains(b.node())) replaced.emplace(b.node(), buffer_node(b.dtype(), b.shape()[0], buffer_of(b)));
-    if (Recorder* r = current_recorder()) r->record_written(replaced.at(b.node()));
+    if (Recorder* r = current_recorder()) r->record_written(replaced.at(b.node()), b);
   }
   // Where the values are. Last states first: older ones are about to be recorded as what was copied from them.
   for (const UOp& state : plan.states)

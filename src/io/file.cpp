@@ -94,6 +94,8 @@ void InputFile::read_at(int64_t off_bytes, std::span<uint8_t> out) const {
 }
 
 void write_file_atomically(const std::string& path, std::span<const Bytes> parts) {
+  struct stat info{};
+  WHIT_USER(stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode), Io, "[write] {}: is not a regular file", path);
   TemporaryFile file(path);
   for (const Bytes part : parts) file.append(part);
   file.rename_to(path);

@@ -26,7 +26,7 @@ int64_t Shape::numel() const {
   int64_t n = 1;
   bool overflows = false;
   for (const int64_t d : *this) overflows |= __builtin_mul_overflow(n, d, &n);
-  WHIT_CHECK(!overflows || std::find(begin(), end(), 0) != end(), "shape {} has more than 2^63 elements", str());
+  WHIT_USER(!overflows || std::find(begin(), end(), 0) != end(), Value, "shape {} has more than 2^63 elements", str());
   return overflows ? 0 : n;
 }
 

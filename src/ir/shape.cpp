@@ -12,11 +12,11 @@ bool has_negative(std::span<const int64_t> dims) {
 }
 
 int64_t add(int64_t a, int64_t b) {
-  WHIT_CHECK(!__builtin_add_overflow(a, b, &a), "a size overflows int64");
+  WHIT_USER(!__builtin_add_overflow(a, b, &a), Value, "a size of a shape has more than 63 bits");
   return a;
 }
 int64_t mul(int64_t a, int64_t b) {
-  WHIT_CHECK(!__builtin_mul_overflow(a, b, &a), "a size overflows int64");
+  WHIT_USER(!__builtin_mul_overflow(a, b, &a), Value, "a size of a shape has more than 63 bits");
   return a;
 }
 

@@ -49,6 +49,7 @@ Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::sp
 }
 
 Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes) {
+  for (const int64_t v : padding) check_step(op, "padding", v);
   if (padding.is_single()) return Dims(2 * n_axes, padding[0]);
   WHIT_USER(padding.size() == n_axes || padding.size() == 2 * n_axes, Value,
             "[{}] padding has {} numbers; expected 1, {} or {}", op, padding.size(), n_axes, 2 * n_axes);

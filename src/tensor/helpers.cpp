@@ -38,7 +38,13 @@ Dims resolve_axes(const char* op, const Axes& axes, const Shape& shape) {
   return out;
 }
 
+void check_step(const char* op, const char* what, int64_t v) {
+  constexpr int64_t most = int64_t{1} << 40;
+  WHIT_USER(-most <= v && v <= most, Value, "[{}] {} {} is out of range; expected {}..{}", op, what, v, -most, most);
+}
+
 Dims spread(const char* op, const char* what, const IntList& list, size_t n) {
+  for (const int64_t v : list) check_step(op, what, v);
   if (list.is_single()) return Dims(n, list[0]);
   WHIT_USER(list.size() == n, Value, "[{}] {} has {} numbers; expected 1 or {}", op, what, list.size(), n);
   return Dims(list.begin(), list.end());

@@ -37,6 +37,8 @@ UOp broadcast_to(const UOp& x, std::span<const int64_t> dims);
 Tensor broadcast_to(const char* op, const Tensor& x, std::span<const int64_t> dims);
 int64_t prod(std::span<const int64_t> dims);
 std::string dims_str(std::span<const int64_t> dims);
+/// A distance in elements (stride, padding ..) that can be multiplied by another. errors: Value, naming `what`
+void check_step(const char* op, const char* what, int64_t v);
 /// n numbers from one or n. errors: Value, naming `what`
 Dims spread(const char* op, const char* what, const IntList& list, size_t n);
 

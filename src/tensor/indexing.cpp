@@ -49,7 +49,8 @@ UOp strided(const UOp& x, size_t axis, int64_t begin, int64_t end, int64_t step)
 }
 
 Tensor take_slice(const Tensor& x, size_t axis, const Slice& s) {
-  const int64_t size = x.shape()[axis], step = s.step.value_or(1);
+  const int64_t size = x.shape()[axis], most = std::max<int64_t>(size, 1);
+  const int64_t step = clamp_index(s.step.value_or(1), -most, most);  // a longer one finds no second element either
   WHIT_USER(step != 0, Value, "[getitem] the slice step is 0; expected a positive or negative one");
   const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? size - 1 : size;
   auto bound = [&](std::optional<int64_t> v, int64_t otherwise) {

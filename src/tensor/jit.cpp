@@ -1,6 +1,10 @@
 #include "whit/jit.h"
 
+#include <algorithm>
+#include <unordered_map>
+
 #include "base/flags.h"
+#include "engine/buffers.h"
 #include "engine/jit.h"
 #include "tensor/impl.h"
 
@@ -18,21 +22,135 @@ std::string describe(const Shape& shape, DType dtype, uint16_t device) {
   return fmt::format("{} of {} on {}", name(dtype), shape.str(), device_name(device));
 }
 
-// The inputs in memory, as BUFFERs below RESHAPEs. A view of part of a buffer is copied: the graph reads whole ones.
-std::vector<UOp> in_memory(std::span<const Tensor> inputs) {
+// Where the inputs lie.
+struct Placed {
+  std::vector<UOp> memory;                // BUFFERs below RESHAPEs
+  std::vector<const Buffer*> allocation;  // of them
+  std::vector<const Buffer*> shown;  // by input: the memory that it is a view of, when `memory` is a copy of that view
+  bool any_copied = false;
+};
+
+UOp base_of(UOp u) {
+  while (u.op() == Op::Reshape) u = u.src(0);
+  return u;
+}
+
+const Buffer* allocation_of(const UOp& buffer_node) {
+  const BufferPtr b = engine::buffer_of(buffer_node);
+  return b->base() ? b->base().get() : b.get();
+}
+
+// A realised tensor as a whole BUFFER. A view of part of one is copied; a tensor without elements has none to run for.
+UOp whole_buffer(const Tensor& t) {
+  const UOp u = t.uop();
+  if (base_of(u).op() == Op::Buffer) return u;
+  if (t.numel() == 0) return detail::shaped(detail::fresh_buffer(t.dtype(), 0, *t.device()), t.shape());
+  return t.contiguous().realize().uop();
+}
+
+Placed in_memory(std::span<const Tensor> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = inputs[i];
     WHIT_USER(t.defined() && t.device() && !is_weak(t.dtype()), Jit,
               "[jit] input {} is a constant without memory; pass a tensor on a device (clone() makes one)", i);
   }
   Tensor::realize_all(inputs);
-  std::vector<UOp> out;
+  Placed out;
   for (const Tensor& t : inputs) {
-    UOp u = t.uop(), base = u;
-    while (base.op() == Op::Reshape) base = base.src(0);
-    if (base.op() != Op::Buffer) u = t.contiguous().realize().uop();
-    out.push_back(std::move(u));
+    UOp u = whole_buffer(t);
+    const bool copied = t.numel() != 0 && u != t.uop();
+    out.shown.push_back(copied ? allocation_of(t.impl()->storage->state()) : nullptr);
+    out.any_copied |= copied;
+    out.allocation.push_back(allocation_of(base_of(u)));
+    out.memory.push_back(std::move(u));
   }
+  return out;
+}
+
+// A copy serves a graph that neither writes it nor what it is a copy of.
+void check_copies(const engine::CapturedGraph& g, const Placed& in) {
+  if (!in.any_copied) return;
+  const auto fixed = g.fixed_memory();
+  for (size_t i = 0; i < in.shown.size(); ++i) {
+    if (!in.shown[i]) continue;
+    bool written = g.writes_input(i);
+    for (const auto& f : fixed)
+      written |= f.is_written && (f.memory->base() ? f.memory->base() : f.memory).get() == in.shown[i];
+    for (size_t j = 0; j < in.shown.size(); ++j) written |= g.writes_input(j) && in.allocation[j] == in.shown[i];
+    WHIT_USER(
+        !written, Jit,
+        "[jit] input {} is a view of part of a memory that the captured function writes; pass the whole of it, or a "
+        "clone()",
+        i);
+  }
+}
+
+// Lets inputs that are views of part of a memory be their copies while the function is captured.
+class Stand {
+ public:
+  Stand(std::span<const Tensor> inputs, const Placed& in) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!in.shown[i]) continue;
+      Tensor::Impl& t = *inputs[i].impl();
+      if (std::any_of(saved_.begin(), saved_.end(), [&](const Saved& s) { return s.owner.get() == &t; })) continue;
+      saved_.push_back({inputs[i].impl(), t.value, t.storage, std::make_shared<Storage>(base_of(in.memory[i]))});
+      t.value = detail::shaped(storage_param(t.value.dtype(), t.value.shape().numel()), t.value.shape());
+      t.storage = saved_.back().stand;
+    }
+  }
+  ~Stand() {
+    for (Saved& s : saved_) {
+      if (s.owner->storage != s.stand) continue;  // the function gave the tensor another value
+      s.owner->value = std::move(s.value);
+      s.owner->storage = std::move(s.storage);
+    }
+  }
+  Stand(const Stand&) = delete;
+  Stand& operator=(const Stand&) = delete;
+
+ private:
+  struct Saved {
+    std::shared_ptr<Tensor::Impl> owner;
+    UOp value;
+    std::shared_ptr<Storage> storage, stand;
+  };
+  std::vector<Saved> saved_;
+};
+
+bool is_pending(const Tensor::Impl& t) {
+  const UOp& u = t.storage ? t.storage->state() : t.value;
+  return u.op() != Op::Buffer && u->device && !is_weak(u.dtype()) && u.shape().numel() != 0;
+}
+bool has_pending_store(const Tensor::Impl& t) { return t.storage && is_pending(t); }
+
+// The tensors whose graphs reach a BUFFER that `is_it` says yes to.
+template <class Fn>
+std::vector<Tensor> that_reach(std::vector<Tensor> tensors, Fn&& is_it, bool (*enter)(const Node*)) {
+  std::vector<UOp> roots;
+  for (const Tensor& t : tensors) roots.push_back(t.impl()->storage ? t.impl()->storage->state() : t.impl()->value);
+  std::unordered_map<const Node*, char> reaches;
+  for (const Node* n : toposort(roots, enter)) {
+    char r = n->op == Op::Buffer && is_it(n);
+    if (const UOp where = r || n->op == Op::Buffer ? UOp() : realized(UOp(n))) {
+      const UOp b = engine::buffer_below(where);
+      r |= b && is_it(b.node());
+    }
+    for (const Node* s : n->src())
+      if (const auto it = reaches.find(s); it != reaches.end()) r |= it->second;
+    reaches[n] = r;
+  }
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (reaches[roots[i].node()]) out.push_back(std::move(tensors[i]));
+  return out;
+}
+bool not_realised(const Node* n) { return n->op == Op::Buffer || !realized(UOp(n)); }
+
+template <class Fn>
+std::vector<Tensor> live_if(Fn&& wanted) {
+  std::vector<Tensor> out;
+  for (Tensor& t : detail::live_tensors())
+    if (wanted(*t.impl())) out.push_back(std::move(t));
   return out;
 }
 
@@ -47,7 +165,87 @@ Tensor from_memory(UOp view) {
 struct TinyJit::Captured {
   std::unique_ptr<engine::CapturedGraph> graph;
   std::vector<Signature> inputs;
+
+  // Memory that the graph uses in place, with the counts that tell whether somebody came who is interested in it. A
+  // reader of memory that the graph overwrites is computed before a replay, so that it shows what it was made from; a
+  // store that waits is done before a replay that reads the memory.
+  struct Watch {
+    UOp node;
+    const Buffer* memory;
+    uint32_t n_refs;
+    int64_t n_uses;
+    bool sure;  // one storage only, so counts cannot stay the same by chance
+  };
+  std::vector<Watch> watches;
+  std::unordered_map<const Buffer*, bool> memory;  // used in place; is written
+  bool writes_inputs = false;
+
+  void start_watch();
+  bool has_changed(std::span<const UOp> in) const;
+  void settle(std::span<const Tensor> inputs);
 };
+
+void TinyJit::Captured::start_watch() {
+  watches.clear();
+  if (memory.empty()) {
+    for (const auto& f : graph->fixed_memory()) memory[f.memory.get()] = f.is_written;
+    for (size_t i = 0; i < inputs.size(); ++i) writes_inputs |= graph->writes_input(i);
+  }
+  {
+    std::unordered_map<const Storage*, char> seen;
+    for (const Tensor& t : detail::live_tensors()) {
+      const auto& s = t.impl()->storage;
+      if (!s || s->state().op() != Op::Buffer || !seen.try_emplace(s.get(), 1).second) continue;
+      const Buffer* const b = engine::buffer_of(s->state()).get();
+      if (!memory.contains(b)) continue;
+      const auto it = std::find_if(watches.begin(), watches.end(), [&](const Watch& w) { return w.memory == b; });
+      if (it == watches.end()) {
+        watches.push_back({s->state(), b, 0, 0, true});
+      } else {
+        it->sure = false;
+      }
+    }
+  }
+  for (Watch& w : watches) {
+    w.n_refs = w.node->refs.load(std::memory_order_relaxed);
+    w.n_uses = engine::buffer_of(w.node).use_count();
+  }
+  graph->accept_readers();
+}
+
+bool TinyJit::Captured::has_changed(std::span<const UOp> in) const {
+  for (size_t i = 0; writes_inputs && i < in.size(); ++i) {
+    if (!graph->writes_input(i)) continue;
+    // Known are `in` and the tensor's storage, with RESHAPEs between that are here for `in` alone.
+    const Node* n = in[i].node();
+    for (; n->op == Op::Reshape; n = n->src()[0])
+      if (n->refs.load(std::memory_order_relaxed) > 1) return true;
+    if (n->refs.load(std::memory_order_relaxed) > 2) return true;
+  }
+  return std::any_of(watches.begin(), watches.end(), [](const Watch& w) {
+    const BufferPtr b = engine::buffer_of(w.node);
+    return !w.sure || b.get() != w.memory || w.node->refs.load(std::memory_order_relaxed) != w.n_refs ||
+           b.use_count() != w.n_uses;
+  });
+}
+
+void TinyJit::Captured::settle(std::span<const Tensor> in) {
+  std::unordered_map<const Buffer*, char> overwritten;
+  for (const auto& [b, is_written] : memory)
+    if (is_written) overwritten[b] = 1;
+  for (size_t i = 0; i < in.size(); ++i)
+    if (graph->writes_input(i) && in[i].numel() != 0) overwritten[engine::buffer_of(base_of(in[i].uop())).get()] = 1;
+  std::vector<Tensor> all = that_reach(
+      live_if(has_pending_store), [&](const Node* n) { return memory.contains(engine::buffer_of(UOp(n)).get()); },
+      not_realised);
+  std::vector<Tensor> readers = that_reach(
+      live_if([](const Tensor::Impl& t) { return !t.storage && is_pending(t); }),
+      [&](const Node* n) { return overwritten.contains(engine::buffer_of(UOp(n)).get()); }, not_realised);
+  for (Tensor& t : readers) all.push_back(std::move(t));
+  Tensor::realize_all(all);
+  all.clear();
+  start_watch();
+}
 
 TinyJit::TinyJit(Body body) : body_(std::move(body)) {}
 TinyJit::~TinyJit() = default;
@@ -55,6 +253,7 @@ TinyJit::~TinyJit() = default;
 void TinyJit::reset() {
   captured_.reset();
   cnt_ = 0;
+  settles_values_ = false;
 }
 
 int64_t TinyJit::n_kernels() const { return captured_ ? captured_->graph->n_kernels() : 0; }
@@ -72,7 +271,10 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
                 "[jit] input {} is {}; captured with {}", i, describe(t.shape(), t.dtype(), device),
                 describe(want[i].shape, want[i].dtype, want[i].device));
     }
-    const std::vector<UOp> done = captured_->graph->replay(in_memory(inputs));
+    const Placed in = in_memory(inputs);
+    check_copies(*captured_->graph, in);
+    if (captured_->has_changed(in.memory)) captured_->settle(inputs);
+    const std::vector<UOp> done = captured_->graph->replay(in.memory);
     std::vector<Tensor> out;
     out.reserve(done.size());
     for (const UOp& u : done) out.push_back(from_memory(u));
@@ -88,25 +290,69 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
   WHIT_USER(!engine::is_capturing(), Runtime,
             "[jit] a function with a jit of its own was called while another one is captured");
   auto fresh = std::make_unique<Captured>();
-  const std::vector<UOp> in = in_memory(inputs);
-  for (const UOp& u : in) fresh->inputs.push_back({u.shape(), u.dtype(), u->device});
+  Placed in = in_memory(inputs);
+  for (const UOp& u : in.memory) fresh->inputs.push_back({u.shape(), u.dtype(), u->device});
+
+  // What waits to be stored belongs to the time before; values that wait may read what the function overwrites.
+  Tensor::realize_all(live_if(has_pending_store));
+  const auto reads_memory = [](std::vector<Tensor> all) {
+    return that_reach(std::move(all), [](const Node*) { return true; }, not_realised);
+  };
+  const auto is_waiting_value = [](const Tensor::Impl& t) { return !t.storage && is_pending(t); };
+  if (settles_values_) Tensor::realize_all(reads_memory(live_if(is_waiting_value)));
+  std::vector<std::weak_ptr<Tensor::Impl>> waiting;
+  for (const Tensor& t : reads_memory(live_if(is_waiting_value))) waiting.push_back(t.impl());
+  std::unordered_map<const Storage*, std::weak_ptr<Storage>> storages;
+  for (const Tensor& t : detail::live_tensors())
+    if (const auto& s = t.impl()->storage) storages.emplace(s.get(), s);
+
   std::vector<Tensor> out;
-  std::vector<UOp> results;
   {
-    engine::Capture capture(in);
+    const Stand stand(inputs, in);
+    engine::Capture capture(in.memory);
+    in.memory.clear();  // a reference would look like a reader of what the function overwrites
     out = body(inputs);
-    Tensor::realize_all(out);
+    std::vector<Tensor> all = out;
+    for (Tensor& t : live_if(has_pending_store)) {
+      const auto it = storages.find(t.impl()->storage.get());
+      if (it != storages.end() && it->second.lock() == t.impl()->storage) all.push_back(std::move(t));
+    }
+    Tensor::realize_all(all);
+    all.clear();
+    std::vector<UOp> results;
     for (const Tensor& t : out) {
       WHIT_USER(t.device() && !is_weak(t.dtype()), Jit,
                 "[jit] a result is a constant without memory; return tensors that are computed on a device");
-      UOp u = t.uop(), base = u;
-      while (base.op() == Op::Reshape) base = base.src(0);
-      if (base.op() != Op::Buffer) u = t.contiguous().realize().uop();
-      results.push_back(u);
+      results.push_back(whole_buffer(t));
     }
     fresh->graph = capture.finish(results);
+    check_copies(*fresh->graph, in);
+    // Values from before that read overwritten memory, or were computed in the capture, would be computed again by each
+    // replay, from what the memory holds then. This call was right; the next one captures, once they are computed.
+    std::vector<Tensor> still;
+    bool again = false;
+    for (const auto& w : waiting) {
+      auto t = w.lock();
+      if (!t) continue;
+      again |= t->storage != nullptr;
+      if (!t->storage) still.emplace_back(std::move(t));
+    }
+    const auto before = capture.overwritten();
+    again |= !that_reach(
+                  std::move(still),
+                  [&](const Node* n) {
+                    return std::any_of(before.begin(), before.end(), [&](const UOp& b) { return b.node() == n; });
+                  },
+                  nullptr)
+                  .empty();
+    if (again && !settles_values_) {
+      settles_values_ = true;
+      ++cnt_;
+      return out;
+    }
   }
   captured_ = std::move(fresh);
+  captured_->start_watch();
   ++cnt_;
   return out;
 }

@@ -169,6 +169,9 @@ Tensor Tensor::pad_axes(Pairs padding, const PadOptions& o) const {
   Dims before_after, begin_end;
   for (size_t i = 0; i < ndim(); ++i) {
     const auto [b, a] = padding[i].value_or(std::pair<int64_t, int64_t>(0, 0));
+    for (const int64_t v : {b, a})
+      WHIT_USER(-INT64_MAX / 4 < v && v < INT64_MAX / 4, Value, "[pad] {} is out of range for axis {} of shape {}", v,
+                i, shape().str());
     const int64_t n = shape()[i], begin = std::max<int64_t>(0, -b), end = n - std::max<int64_t>(0, -a);
     WHIT_USER(begin <= end, Value, "[pad] ({}, {}) removes more than axis {} of shape {} has", b, a, i, shape().str());
     begin_end.push_back(begin);

@@ -129,7 +129,7 @@ TEST(IoFile, AFailedWriteKeepsTheOldFile) {
               HasSubstr("cannot be created: No such file or directory"));
   std::filesystem::create_directory(folder.path("d"));
   EXPECT_THAT(error_of([&] { write_file_atomically(folder.path("d"), as_bytes("new")); }),
-              HasSubstr("cannot be replaced: Is a directory"));
+              HasSubstr("is not a regular file"));
   EXPECT_EQ(folder.read("a"), "old");
   EXPECT_EQ(folder.n_files(), 2);
 }

@@ -17,15 +17,21 @@ def get_state_dict(obj, prefix: str = "", tensor_type=Tensor) -> dict[str, Tenso
   >>> list(get_state_dict(nn.Linear(2, 3)))
   ['weight', 'bias']
   """
+  return _walk(obj, prefix, tensor_type, frozenset())
+
+
+def _walk(obj, prefix: str, tensor_type, above: frozenset) -> dict[str, Tensor]:
   if isinstance(obj, tensor_type): return {prefix.strip("."): obj}
-  if hasattr(obj, "_asdict"): return get_state_dict(obj._asdict(), prefix, tensor_type)  # namedtuple
-  if isinstance(obj, OrderedDict): return get_state_dict(dict(obj), prefix, tensor_type)
-  if hasattr(obj, "__dict__"): return get_state_dict(obj.__dict__, prefix, tensor_type)
+  if id(obj) in above: return {}  # an object that holds itself, as with a link to its parent
+  above |= {id(obj)}
+  if hasattr(obj, "_asdict"): return _walk(obj._asdict(), prefix, tensor_type, above)  # namedtuple
+  if isinstance(obj, OrderedDict): return _walk(dict(obj), prefix, tensor_type, above)
+  if hasattr(obj, "__dict__"): return _walk(obj.__dict__, prefix, tensor_type, above)
   out: dict[str, Tensor] = {}
   if isinstance(obj, (list, tuple)):
-    for i, x in enumerate(obj): out.update(get_state_dict(x, f"{prefix}{i}.", tensor_type))
+    for i, x in enumerate(obj): out.update(_walk(x, f"{prefix}{i}.", tensor_type, above))
   elif isinstance(obj, dict):
-    for k, v in obj.items(): out.update(get_state_dict(v, f"{prefix}{k}.", tensor_type))
+    for k, v in obj.items(): out.update(_walk(v, f"{prefix}{k}.", tensor_type, above))
   return out
 
 
