@@ -150,3 +150,17 @@ def test_a_method_serves_one_object():
   a, b, x = Model(2), Model(5), filled(3)
   for _ in range(3): assert a.run(x).item() == 6
   with pytest.raises(JitError, match="an argument that is no tensor"): b.run(x)
+
+
+def test_a_result_that_is_the_state_or_an_input():
+  w, x = filled(0, 0), filled(5)
+  step = TinyJit(lambda a: (w.assign(w + 1).realize(), (a + 1).realize(), a))
+  for i in range(5):
+    state, _, same = step(x)
+    w[0] = 7
+    assert state.tolist() == [7, i + 1]
+    x.assign(Tensor([float(i)]))
+    assert same.item() == i
+  back = TinyJit(lambda a: (a, (a + 1).realize()))
+  for _ in range(3): back(filled(1, 2))
+  assert back(filled(1, 2)[::-1])[0].tolist() == [2, 1]

@@ -178,6 +178,13 @@ struct TinyJit::Captured {
   };
   std::vector<Watch> watches;
   std::unordered_map<const Buffer*, bool> memory;  // used in place; is written
+  // Results that are tensors from before the capture, or inputs, are these again.
+  struct Same {
+    UOp chain{};
+    std::weak_ptr<Storage> storage{};
+    int64_t input = -1;
+  };
+  std::vector<Same> same;
   bool writes_inputs = false;
 
   void start_watch();
@@ -274,10 +281,19 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
     const Placed in = in_memory(inputs);
     check_copies(*captured_->graph, in);
     if (captured_->has_changed(in.memory)) captured_->settle(inputs);
+    captured_->graph->accept_readers();
     const std::vector<UOp> done = captured_->graph->replay(in.memory);
     std::vector<Tensor> out;
     out.reserve(done.size());
-    for (const UOp& u : done) out.push_back(from_memory(u));
+    for (size_t i = 0; i < done.size(); ++i) {
+      const Captured::Same& same = captured_->same[i];
+      const auto storage = same.input < 0 ? same.storage.lock()
+                           : in.shown[static_cast<size_t>(same.input)]
+                               ? nullptr
+                               : inputs[static_cast<size_t>(same.input)].impl()->storage;
+      const bool whole = same.chain && storage && storage->state().shape().numel() == same.chain.shape().numel();
+      out.push_back(whole ? Tensor(std::make_shared<Tensor::Impl>(same.chain, storage)) : from_memory(done[i]));
+    }
     ++cnt_;
     return out;
   }
@@ -324,6 +340,13 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
       WHIT_USER(t.device() && !is_weak(t.dtype()), Jit,
                 "[jit] a result is a constant without memory; return tensors that are computed on a device");
       results.push_back(whole_buffer(t));
+      Captured::Same& same = fresh->same.emplace_back();
+      const auto& storage = t.impl()->storage;
+      if (!storage || !storages.contains(storage.get())) continue;
+      for (size_t i = 0; i < inputs.size() && same.input < 0; ++i)
+        if (inputs[i].impl()->storage == storage) same.input = static_cast<int64_t>(i);
+      same.chain = t.impl()->value;
+      same.storage = storage;
     }
     fresh->graph = capture.finish(results);
     check_copies(*fresh->graph, in);
