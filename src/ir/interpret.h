@@ -42,10 +42,4 @@ HostTensor evaluate_tensor(const UOp& root, const HostInputs& inputs = {});
 /// outside its buffer whose gate is true, and for what no kernel graph has
 void evaluate_kernel(const UOp& sink, std::span<void* const> buffers, const VariableValues& variables = {});
 
-/// Runs the iterations [first, last) of the launch space of a LINEAR, as one call of its compiled kernel would; a
-/// PROGRAM stands for its LINEAR.
-/// errors: Internal for an index outside its buffer whose gate is true, and for what no LINEAR has
-void evaluate_linear(const UOp& linear, std::span<void* const> buffers, const VariableValues& variables = {},
-                     int64_t first = 0, int64_t last = INT64_MAX);
-
 }  // namespace whit

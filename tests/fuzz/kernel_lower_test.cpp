@@ -7,6 +7,7 @@
 #include <random>
 
 #include "codegen/lower.h"
+#include "interpret_linear.h"
 #include "ir/build.h"
 #include "ir/interpret.h"
 #include "ir/text.h"

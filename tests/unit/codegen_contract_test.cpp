@@ -10,7 +10,7 @@ namespace {
 
 // Caches this small make every path of the schedule reachable with small shapes.
 Target small(int64_t l2 = 8192, int cores = 2) {
-  Target t = host_target();
+  Target t = testing::test_target();
   t.l2_bytes = l2;
   t.n_cores = cores;
   return t;
@@ -156,7 +156,7 @@ TEST(Contract, MaskedGradient) {
 }
 
 TEST(FarSums, AreCutAndRestInATile) {
-  Target t = host_target();
+  Target t = testing::test_target();
   t.n_cores = 2;
   for (const UOp& k : {zoo::column_sums(700, 1000), zoo::column_sums(515, 643), zoo::channel_sums(130, 24, 37),
                        zoo::channel_sums(100, 48, 100)}) {
@@ -175,7 +175,7 @@ TEST(FarSums, AreCutAndRestInATile) {
 }
 
 TEST(Contract, WhatIsCounted) {
-  Target t = host_target();
+  Target t = testing::test_target();
   t.vector_bytes = 64;
   t.n_vector_registers = 32;
   t.n_cores = 2;

@@ -15,9 +15,9 @@ UOp put(const UOp& b, const UOp& i, const UOp& v, std::vector<UOp> ranges, const
   return end(store(index(b, i, gate), v), ranges);
 }
 std::string check(const UOp& k, double tolerance = 1e-5, int parts = 1) {
-  const std::string plain = testing::difference(k, lower_optimized(k, host_target()), tolerance, parts);
+  const std::string plain = testing::difference(k, lower_optimized(k, testing::test_target()), tolerance, parts);
   if (!plain.empty()) return "not optimised: " + plain;
-  return testing::difference(k, lower_kernel(k, host_target()), tolerance, parts);
+  return testing::difference(k, lower_kernel(k, testing::test_target()), tolerance, parts);
 }
 int count(const UOp& program, Op op) {
   int n = 0;
@@ -35,10 +35,10 @@ TEST(Lower, TransposesAreTiled) {
   const UOp i = range(256, 0, AxisType::Weak), j = range(512, 1, AxisType::Weak);
   const UOp k = sink({put(buf(0, 256 * 512), i * 512 + j, at(buf(1, 256 * 512), j * 256 + i) + 1.0, {i, j})});
   EXPECT_EQ(check(k, 0, 3), "");
-  const UOp optimised = codegen::optimize(k, host_target());
+  const UOp optimised = codegen::optimize(k, testing::test_target());
   EXPECT_NE(to_text(optimised).find("tile 32x32"), std::string::npos) << to_text(optimised);
   const UOp straight = sink({put(buf(0, 256 * 512), i * 512 + j, at(buf(1, 256 * 512), i * 512 + j) + 1.0, {i, j})});
-  EXPECT_EQ(to_text(codegen::optimize(straight, host_target())).find("tile"), std::string::npos);
+  EXPECT_EQ(to_text(codegen::optimize(straight, testing::test_target())).find("tile"), std::string::npos);
 }
 
 TEST(Lower, TypesOfAxes) {
@@ -47,7 +47,7 @@ TEST(Lower, TypesOfAxes) {
             v = range(8, 3, AxisType::Lane);
   const UOp e = ((g * 5 + l) * 2 + u) * 8 + v;
   const UOp k = sink({put(buf(0, 240), e, at(buf(1, 240), e) + at(buf(2, 30), (g * 5 + l) * 2 + u), {g, l, u, v})});
-  const UOp p = lower_optimized(k, host_target());
+  const UOp p = lower_optimized(k, testing::test_target());
   EXPECT_EQ(testing::difference(k, p, 1e-5, 2), "");
   EXPECT_EQ(count(p, Op::Range), 2);
   EXPECT_EQ(count(p, Op::Store), 2);
@@ -59,7 +59,7 @@ TEST(Lower, CopiesOfAReduceHaveRegistersOfTheirOwn) {
   const UOp rr[] = {r};
   const UOp sum = reduce(at(buf(1, 54), u * 9 + r), "add", rr);  // does not depend on w
   const UOp k = sink({put(buf(0, 12), u * 2 + w, sum * at(buf(2, 2), w), {u, w})});
-  const UOp p = lower_optimized(k, host_target());
+  const UOp p = lower_optimized(k, testing::test_target());
   EXPECT_EQ(testing::difference(k, p), "");
   EXPECT_EQ(count(p, Op::Reg), 6);
 }
@@ -72,7 +72,7 @@ TEST(Lower, SumAndScalarSum) {
   const UOp ar[] = {all};
   const UOp k = sink({put(buf(0, 1), idx(0), reduce(at(buf(1, 1000), all), "max", ar), {})});
   EXPECT_EQ(check(k), "");
-  EXPECT_EQ(ProgramInfo::of(lower_optimized(k, host_target())).extent, 1);
+  EXPECT_EQ(ProgramInfo::of(lower_optimized(k, testing::test_target())).extent, 1);
 }
 
 TEST(Lower, SoftmaxSharesAndHoists) {
@@ -86,7 +86,7 @@ TEST(Lower, SoftmaxSharesAndHoists) {
   const UOp k = sink({put(buf(0, 300), i * 50 + j, (at(x, i * 50 + j) - m) * d + q, {i, j})});
   EXPECT_EQ(check(k), "");
   // i, j, the maximum, and one loop for both sums; a GLOBAL of extent 1.
-  EXPECT_EQ(count(lower_optimized(k, host_target()), Op::Range), 5);
+  EXPECT_EQ(count(lower_optimized(k, testing::test_target()), Op::Range), 5);
 }
 
 TEST(Lower, NestedReduce) {
@@ -111,7 +111,7 @@ TEST(Lower, SeveralNests) {
                       put(buf(2, 20), i, at(buf(0, 20), i) + at(buf(1, 20), i), {i}),
                       put(buf(3, 30), j, at(buf(4, 30), j) + at(buf(5, 1), idx(0)), {j})});
   // The first two are one nest: both read buffer 0 before it is written.
-  const UOp p = lower_optimized(k, host_target());
+  const UOp p = lower_optimized(k, testing::test_target());
   EXPECT_EQ(ProgramInfo::of(p).extent, 2);
   testing::KernelMemory have(k), before(k);
   auto q = have.pointers();
@@ -130,7 +130,7 @@ TEST(Lower, LanesOfAReduceAreFolded) {
   const UOp e = i * 256 + (r * 2 + u) * 16 + l;
   const UOp ranges[] = {r, u, l};
   const UOp k = sink({put(buf(0, 3), i, reduce(at(buf(1, 768), e) * at(buf(2, 768), e), "add", ranges), {i})});
-  const UOp p = lower_optimized(k, host_target());
+  const UOp p = lower_optimized(k, testing::test_target());
   EXPECT_EQ(testing::difference(k, p), "");
   EXPECT_EQ(count(p, Op::MulAcc), 2);
   EXPECT_EQ(count(p, Op::Fold), 1);
@@ -154,7 +154,7 @@ TEST(Lower, StageAndPlacedAccumulators) {
       reduce(at(buf(1, M * K), row * K + ko * 8 + k) * at(buf(2, K * N), (ko * 8 + k) * N + j * 16 + v), "add", ranges);
   const UOp bias = at(buf(3, N), j * 16 + v);
   const UOp want = sink({put(buf(0, M * N), out, plain * bias, {i, iu, j, v})});
-  const UOp p = lower_optimized(sink({put(buf(0, M * N), out, sum * bias, {i, iu, j, v})}), host_target());
+  const UOp p = lower_optimized(sink({put(buf(0, M * N), out, sum * bias, {i, iu, j, v})}), testing::test_target());
   EXPECT_EQ(testing::difference(want, p), "");
   EXPECT_EQ(count(p, Op::Scratch), 1);
   EXPECT_EQ(ProgramInfo::of(p).scratch_bytes, 8 * N * 4);
@@ -164,7 +164,7 @@ TEST(Lower, DeepChain) {
   const UOp i = range(4, 0, AxisType::Weak);
   UOp v = at(buf(1, 4), i);
   for (int n = 0; n < 100000; ++n) v = alu(n % 2 ? Op::Add : Op::Sub, {v, constant(DType::Float32, 0.5)});
-  const UOp p = lower_kernel(sink({put(buf(0, 4), i, v, {i})}), host_target());
+  const UOp p = lower_kernel(sink({put(buf(0, 4), i, v, {i})}), testing::test_target());
   EXPECT_GE(p.src(1).n_src(), 100000u);
 }
 

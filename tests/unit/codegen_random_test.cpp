@@ -126,9 +126,9 @@ TEST(RandomKernels, LikeTheEvaluator) {
     const UOp k = RandomKernel(seed).make();
     SCOPED_TRACE(fmt::format("seed {}", seed));
     if (seed % 3 == 0) {
-      ASSERT_EQ(testing::difference(k, lower_optimized(k, host_target()), 1e-4), "") << to_text(k);
+      ASSERT_EQ(testing::difference(k, lower_optimized(k, testing::test_target()), 1e-4), "") << to_text(k);
     }
-    Target t = host_target();
+    Target t = testing::test_target();
     t.n_cores = 2;
     ASSERT_EQ(testing::difference(k, lower_kernel(k, t), 1e-4, 1 + static_cast<int>(seed % 3)), "") << to_text(k);
   }

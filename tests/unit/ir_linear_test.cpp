@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "interpret_linear.h"
 #include "ir/interpret.h"
 #include "ir/text.h"
 #include "ir/verify.h"

@@ -14,15 +14,29 @@
 
 namespace whit::testing {
 
+/// The renderer whose text this build can compile.
+inline constexpr const char* kRenderer = WHIT_LLVM ? "llvm" : "c";
+
+/// This machine, with kernels rendered by it.
+inline const Target& test_target() {
+  static const Target target = [] {
+    Target t = host_target();
+    t.renderer = kRenderer;
+    t.arch = host_cpu_arch();
+    return t;
+  }();
+  return target;
+}
+
 /// A lowered kernel that can be called.
 class BuiltKernel {
  public:
   explicit BuiltKernel(const UOp& program) : info(ProgramInfo::of(program)) {
-    Target target = host_target();
-    target.arch = host_cpu_arch();
-    source = renderer_by_name("llvm").render(program, info.name, target);
+    const Target& target = test_target();
+    source = renderer_by_name(kRenderer).render(program, info.name, target);
     const KernelSignature signature = signature_of(program);
-    static const std::shared_ptr<Compiler> compiler = make_llvm_compiler(host_cpu_arch());
+    static const std::shared_ptr<Compiler> compiler =
+        WHIT_LLVM ? make_llvm_compiler(host_cpu_arch()) : make_c_compiler(host_cpu_arch());
     KernelObject object;
     object.library = compiler->compile(info.name, source);
     object.name = info.name;

@@ -1,11 +1,13 @@
-// Evaluation of a LINEAR, instruction by instruction, with all lanes of a value side by side in one array.
+// Evaluation of a LINEAR, instruction by instruction, with all lanes of a value side by side in one array. Only tests need
+// it: it is the oracle of lowering.
+#pragma once
 #include <algorithm>
 
 #include "ir/build.h"
 #include "ir/interpret.h"
 
 namespace whit {
-namespace {
+namespace linear_detail {
 
 // Where the lanes of a value are.
 struct Slots {
@@ -13,14 +15,14 @@ struct Slots {
   int64_t n_lanes = 0;  // 0 for a scalar
 };
 
-const Node* storage_of(const Node* n) {
+inline const Node* storage_of(const Node* n) {
   while (n->op == Op::After) n = n->src()[0];
   return n;
 }
 
-int64_t lanes_of(const Node* n) { return n->shape.empty() ? 0 : n->shape.numel(); }
+inline int64_t lanes_of(const Node* n) { return n->shape.empty() ? 0 : n->shape.numel(); }
 
-Op monoid_op(std::string_view monoid) {
+inline Op monoid_op(std::string_view monoid) {
   if (monoid == "add") return Op::Add;
   if (monoid == "mul") return Op::Mul;
   if (monoid == "max") return Op::Max;
@@ -231,16 +233,19 @@ class Linear {
   std::unordered_map<const Node*, std::vector<std::byte>> scratch_;
 };
 
-}  // namespace
+}  // namespace linear_detail
 
-void evaluate_linear(const UOp& linear, std::span<void* const> buffers, const VariableValues& variables, int64_t first,
-                     int64_t last) {
+/// Runs the iterations [first, last) of the launch space of a LINEAR, as one call of its compiled kernel would; a
+/// PROGRAM stands for its LINEAR.
+/// errors: Internal for an index outside its buffer whose gate is true, and for what no LINEAR has
+inline void evaluate_linear(const UOp& linear, std::span<void* const> buffers, const VariableValues& variables = {},
+                            int64_t first = 0, int64_t last = INT64_MAX) {
   if (linear.op() == Op::Program) {
     for (const UOp& s : linear.srcs())
       if (s.op() == Op::Linear) return evaluate_linear(s, buffers, variables, first, last);
   }
   WHIT_CHECK(linear.op() == Op::Linear, "expected a LINEAR, got {}", name(linear.op()));
-  Linear(linear, buffers, variables).run(first, last);
+  linear_detail::Linear(linear, buffers, variables).run(first, last);
 }
 
 }  // namespace whit
