@@ -160,6 +160,55 @@ def test_a_path_is_read_as_bytes(tmp_path):
   with pytest.raises(RuntimeError, match="3 bytes are no whole number of int32"): Tensor(file, dtype=dtypes.int32)
 
 
+def test_views_of_a_file_are_read(tmp_path):
+  import numpy as np
+  data = np.random.RandomState(0).randint(0, 256, 960).astype(np.uint8)
+  file = tmp_path / "data.bin"
+  file.write_bytes(data.tobytes())
+  t = Tensor(file)
+  for f in (lambda x: x[10:20], lambda x: x[-5:], lambda x: x[950:2000], lambda x: x[2000:], lambda x: x[5], lambda x: x[5:5],
+            lambda x: x[::2], lambda x: x[7:50:3], lambda x: x[20:10:-1], lambda x: x.reshape(30, 32)[3:7, 4:9],
+            lambda x: x.reshape(30, 32)[3, 4:9], lambda x: x.reshape(30, 32)[4].reshape(4, 8)[1],
+            lambda x: x.reshape(30, 32).T[3:5], lambda x: x.reshape(30, 1, 32)[:, 0][2:4, ::3]):
+    assert f(t).to("CPU").tolist() == f(data).tolist()
+  assert t[4:12].bitcast(dtypes.int32).to("CPU").tolist() == data[4:12].view(np.int32).tolist()
+  assert t[:16].bitcast(dtypes.int32)[::2].to("CPU").tolist() == data[:16].view(np.int32)[::2].tolist()
+  assert (t[4:8].to("CPU").cast(dtypes.int32) + 1).sum().item() == int(data[4:8].sum()) + 4
+  assert t[3:6].contiguous().to("CPU").tolist() == data[3:6].tolist()
+  with pytest.raises(IndexError): t[960]
+  with pytest.raises(RuntimeError, match="no multiple of the 4 of float32"): t[:6].bitcast(dtypes.float32)
+
+
+def test_a_file_that_was_cut_says_so(tmp_path):
+  file = tmp_path / "data.bin"
+  file.write_bytes(bytes(range(100)))
+  t = Tensor(file)
+  assert t[90:].to("CPU").tolist() == list(range(90, 100))
+  file.write_bytes(bytes(range(50)))
+  assert t[40:50].to("CPU").tolist() == list(range(40, 50))  # only these are read
+  with pytest.raises(OSError, match="ends at 50, 10 bytes early"): t[40:60].to("CPU").realize()
+  late = tmp_path / "late.bin"
+  late.write_bytes(bytes(100))
+  t = Tensor(late)
+  late.write_bytes(bytes(8))
+  with pytest.raises(OSError, match="100 bytes are asked for, the file has 8"): t[2:4].to("CPU").realize()
+
+
+def test_a_jit_reads_the_file_again(tmp_path):
+  import whit
+  given, own = tmp_path / "given.bin", tmp_path / "own.bin"
+  for file in (given, own): file.write_bytes(bytes(range(16)))
+  held = Tensor(own)
+
+  @whit.TinyJit
+  def f(t): return (t[4:6].to("CPU") + held[8:10].to("CPU")).realize()
+
+  for i in range(5):
+    with given.open("r+b") as file: file.write(bytes(range(i, i + 16)))
+    with own.open("r+b") as file: file.write(bytes(range(2 * i, 2 * i + 16)))
+    assert f(Tensor(given)).tolist() == [3 * i + 12, 3 * i + 14]
+
+
 def test_a_tensor_moved_to_its_own_device_is_itself():
   t = Tensor([1.0, 2.0])
   assert t.to(t.device) is t and t.to(None) is t and t.to("REF") is not t and t.to("REF").tolist() == [1.0, 2.0]

@@ -14,6 +14,8 @@ class Recorder {
   virtual void record_output(const BufferPtr& buffer, bool is_state) = 0;
   /// A BUFFER whose memory the calls of this run have written, and the node that stood for the content before.
   virtual void record_written(const UOp& buffer_node, const UOp& before) = 0;
+  /// True for memory that each replay brings anew.
+  virtual bool is_input(const Buffer& buffer) const = 0;
 };
 
 /// The recorder of this thread, or null.

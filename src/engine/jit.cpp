@@ -104,6 +104,9 @@ struct Capture::Impl final : Recorder {
     overwritten.push_back(before);
     if (outer) outer->record_written(node, before);
   }
+  bool is_input(const Buffer& b) const override {
+    return std::find(inputs.begin(), inputs.end(), &b) != inputs.end() || (outer && outer->is_input(b));
+  }
   void close() {
     if (open) current_recorder() = outer;
     open = false;

@@ -10,6 +10,7 @@
 #include "engine/buffers.h"
 #include "engine/capture.h"
 #include "engine/compile.h"
+#include "engine/ranges.h"
 #include "engine/run.h"
 #include "engine/stores.h"
 #include "ir/build.h"
@@ -156,7 +157,7 @@ BoundSchedule schedule(std::span<const UOp> roots) {
   std::vector<UOp> pending;
   for (const UOp& r : roots)
     if (!in_memory(r)) pending.push_back(r);
-  return make_schedule(pending, default_device_id());
+  return make_schedule(copy_ranges(pending), default_device_id());
 }
 
 std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& variables) {
@@ -212,6 +213,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
   }
   BoundSchedule bound;
   try {
+    if (plan.has_copy) to_schedule = copy_ranges(to_schedule);
     bound = make_schedule(
         to_schedule, deviceless_only ? default_device_id() : [&] {
           for (const UOp& u : to_schedule)

@@ -41,6 +41,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
       base[i] = base[number(n->src()[0])];
     }
     any_store |= n->op == Op::Store;
+    plan.has_copy |= n->op == Op::Copy;
   }
   if (!any_store) return plan;
 

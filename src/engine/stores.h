@@ -27,6 +27,8 @@ struct StorePlan {
   std::vector<UOp> states{};
   /// States of the graph that a later store of the graph ends.
   std::vector<UOp> ended{};
+  /// Data moves between devices somewhere.
+  bool has_copy = false;
 };
 
 /// Looks at references, so the caller must not hold handles of nodes below `roots`.

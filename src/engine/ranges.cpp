@@ -1,0 +1,182 @@
+#include "engine/ranges.h"
+
+#include <map>
+
+#include "engine/buffers.h"
+#include "engine/capture.h"
+#include "ir/build.h"
+#include "runtime/device.h"
+#include "runtime/target.h"
+#include "schedule/graph.h"
+
+namespace whit::engine {
+namespace {
+
+bool is_recorded(const Node* n) {
+  return n->op != Op::Buffer && n->extra.load(std::memory_order_acquire) && realized(UOp(n));
+}
+
+bool is_identity(Op op) { return op == Op::Detach || op == Op::ContiguousBackward || op == Op::Contiguous; }
+
+// What lies below a view, as far as it can be moved.
+bool is_end(const Node* n) {
+  return n->device == 0 || !(is_movement(n->op) || is_identity(n->op) || n->op == Op::Bitcast) || is_recorded(n);
+}
+
+// A view that is `shape` elements in order, from a byte of a BUFFER on.
+struct Range {
+  UOp buffer{};
+  int64_t offset = 0;
+  DType dtype = DType::Void;
+  Shape shape{};
+};
+
+// A view: a range, or else its value on the other device.
+struct Moved {
+  Range range{};
+  UOp value{};
+};
+
+// True when the op shows the elements of a range in the same order: all of them, but for SHRINK.
+bool keeps_order(const Node* n, const Shape& in) {
+  switch (n->op) {
+    case Op::Reshape:
+    case Op::Bitcast:
+      return true;
+    case Op::Expand:
+      return n->shape.numel() == in.numel();
+    case Op::Permute: {
+      int64_t last = -1;
+      for (size_t a = 0; a < in.size(); ++a) {
+        const int64_t axis = n->arg.int_at(a);
+        if (in[static_cast<size_t>(axis)] == 1) continue;
+        if (axis < last) return false;
+        last = axis;
+      }
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+UOp again(const Node* n, std::span<const UOp> src) {
+  return n->op == Op::Reshape ? reshape(src[0], n->shape) : UOp::make(n->op, n->dtype, src, n->arg);
+}
+
+class CopyRanges {
+ public:
+  // The value of COPY(x), or null when it stays as it is.
+  UOp moved_copy(const Node* copy, const UOp& x) {
+    if (!x->device || x.shape().numel() == 0 || is_buffer_view(x) || runs_kernels(x->device)) return {};
+    sched::NodeIndex index;
+    const NodeList order = sched::collect(std::span(&x, 1), index, is_end);
+    std::vector<Moved> moved(order.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      const Node* n = order[i];
+      if (is_end(n)) {
+        if (!end(copy, n, moved[i])) return {};
+        continue;
+      }
+      Moved& first = moved[static_cast<size_t>(index.find(n->src_begin()[0]))];
+      if (is_identity(n->op)) {
+        moved[i] = first;
+      } else if (first.range.buffer && keeps_order(n, first.range.shape)) {
+        moved[i].range = {first.range.buffer, first.range.offset, n->dtype, n->shape};
+      } else if (first.range.buffer && n->op == Op::Shrink) {
+        moved[i] = shrunk(copy, n, first.range);
+      } else {
+        std::vector<UOp> src;
+        for (const Node* s : n->src()) src.push_back(value(copy, moved[static_cast<size_t>(index.find(s))]));
+        moved[i].value = again(n, src);
+      }
+    }
+    return value(copy, moved.back());
+  }
+
+ private:
+  bool runs_kernels(uint16_t device) {
+    const auto [it, fresh] = runs_kernels_.try_emplace(device, true);
+    if (fresh) it->second = !must_find_kind(device_kind_of(device_name(device))).renderers().empty();
+    return it->second;
+  }
+
+  static bool end(const Node* copy, const Node* n, Moved& to) {
+    if (n->device == 0) return to.value = UOp(n), true;
+    const UOp where = n->op == Op::Buffer ? UOp(n) : realized(UOp(n));
+    if (!where || !is_buffer_view(where)) return false;
+    const UOp b = buffer_below(where);
+    const Recorder* const recorder = current_recorder();
+    if (recorder && recorder->is_input(*buffer_of(b)))
+      to.value = reshape(UOp::make(Op::Copy, b.dtype(), {b}, copy->arg), n->shape);
+    else
+      to.range = {b, 0, n->dtype, n->shape};
+    return true;
+  }
+
+  // All axes before the first that is left have one element, so what is cut from that one is cut from the ends.
+  static Moved shrunk(const Node* copy, const Node* n, const Range& in) {
+    const size_t rank = in.shape.size();
+    Moved out{in, {}};
+    Dims rest, dims(in.shape.begin(), in.shape.end());
+    int64_t stride = in.shape.numel() * n_bytes(in.dtype);
+    bool outer = true, whole = true;
+    for (size_t a = 0; a < rank; ++a) {
+      const int64_t begin = n->arg.int_at(2 * a), end = n->arg.int_at(2 * a + 1);
+      stride = in.shape[a] > 0 ? stride / in.shape[a] : 0;
+      if (outer) {
+        out.range.offset += begin * stride;
+        dims[a] = end - begin;
+      }
+      rest.push_back(outer ? 0 : begin);
+      rest.push_back(outer ? end - begin : end);
+      whole &= outer || end - begin == in.shape[a];
+      outer &= end - begin == 1;
+    }
+    out.range.shape = Shape(dims);
+    if (whole) return out;
+    out.value = shrink(value(copy, out), rest);
+    out.range = {};
+    return out;
+  }
+
+  // On the other device. A range is copied there, once for all that is built on it.
+  static const UOp& value(const Node* copy, Moved& m) {
+    if (m.value) return m.value;
+    const Range& r = m.range;
+    const int64_t n = r.shape.numel();
+    UOp from = r.buffer;
+    if (r.dtype != from.dtype() || n != from.shape()[0])
+      from = buffer_node(r.dtype, n, Buffer::view(buffer_of(from), r.offset, n * n_bytes(r.dtype)));
+    return m.value = reshape(UOp::make(Op::Copy, r.dtype, {from}, copy->arg), r.shape);
+  }
+
+  std::map<uint16_t, bool> runs_kernels_{};
+};
+
+}  // namespace
+
+std::vector<UOp> copy_ranges(std::span<const UOp> roots) {
+  CopyRanges pass;
+  sched::NodeIndex index;
+  const NodeList order = sched::collect(roots, index, is_recorded);
+  std::vector<UOp> done(order.size()), src;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Node* n = order[i];
+    bool changed = false;
+    src.clear();
+    if (!is_recorded(n))
+      for (const Node* s : n->src()) {
+        src.push_back(done[static_cast<size_t>(index.find(s))]);
+        changed |= src.back().node() != s;
+      }
+    done[i] = changed ? again(n, src) : UOp(n);
+    if (n->op == Op::Copy && !src.empty())
+      if (UOp u = pass.moved_copy(n, src[0])) done[i] = std::move(u);
+  }
+  std::vector<UOp> out;
+  for (const UOp& r : roots) out.push_back(done[static_cast<size_t>(index.find(r.node()))]);
+  return out;
+}
+
+}  // namespace whit::engine
