@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 
 namespace whit::test {
 
@@ -14,11 +15,31 @@ constexpr DType kTypes[] = {DType::Bool,    DType::WeakInt,  DType::WeakInt, DTy
                             DType::Int16,   DType::Int32,    DType::UInt32,  DType::Int64,    DType::UInt64,
                             DType::Float32, DType::Float16,  DType::Float64, DType::BFloat16, DType::Fp8E4M3,
                             DType::Fp8E5M2, DType::WeakFloat};
+constexpr DType kStrongTypes[] = {
+    DType::Bool,    DType::Int8,    DType::UInt8,    DType::Int16,   DType::UInt16,      DType::Int32,
+    DType::UInt32,  DType::Int64,   DType::UInt64,   DType::Float32, DType::Float64,     DType::Float16,
+    DType::Fp8E4M3, DType::Fp8E5M2, DType::BFloat16, DType::Float32, DType::Fp8E4M3FNUZ, DType::Fp8E5M2FNUZ};
+
+// The dtypes that a BITCAST turns `dtype` into.
+pat::DTypes same_width(DType dtype) {
+  pat::DTypes set = 0;
+  for (const DType dt : kStrongTypes)
+    if (dt != DType::Bool && n_bytes(dt) == n_bytes(dtype)) set |= pat::bit(dt);
+  return set;
 }
+
+// As the machine does it: the upper half onto the lower half.
+Scalar fold_lanes(const Node* fold, std::vector<Scalar> lanes) {
+  for (; lanes.size() > 1; lanes.resize(lanes.size() / 2))
+    for (size_t i = 0, half = lanes.size() / 2; i < half; ++i)
+      lanes[i] = monoid_combine(fold->arg.as_str(), fold->dtype, lanes[i], lanes[i + half]);
+  return lanes[0];
+}
+}  // namespace
 
 DType Instances::pick(pat::DTypes allowed) {
   for (int tries = 0; tries < 200; ++tries) {
-    const DType dt = kTypes[below(std::ssize(kTypes))];
+    const DType dt = strong_ ? kStrongTypes[below(std::ssize(kStrongTypes))] : kTypes[below(std::ssize(kTypes))];
     if (allowed & pat::bit(dt)) return dt;
   }
   return DType::Void;
@@ -26,10 +47,12 @@ DType Instances::pick(pat::DTypes allowed) {
 
 UOp Instances::random_constant(DType dtype) {
   if (is_float(dtype)) {
+    if (strong_ && chance(40)) return constant(dtype, chance(50) ? std::numbers::log2e : -std::numbers::log2e);
     const double special[] = {0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -4.0, 3.0, 0.1, INFINITY, -INFINITY, NAN, 1e-40, 65504.0};
     return constant(dtype, special[below(std::ssize(special))]);
   }
   if (dtype == DType::Bool) return const_bool(chance(50));
+  if (strong_ && chance(20)) return constant(dtype, int64_t{1} << below(info(dtype).bits - 1));
   const int64_t common[] = {0, 1, -1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 28, -2, -3, 100};
   return constant(dtype, common[below(std::ssize(common))]);
 }
@@ -61,6 +84,7 @@ UOp Instances::index_expression() {
 
 UOp Instances::leaf(DType dtype) {
   if (dtype == DType::WeakInt) return index_expression();
+  if (strong_ && dtype == DType::Bool) return param(n_leaves_++, dtype, {});
   if (dtype == DType::Bool && chance(30)) {  // often about the same loop
     const UOp few = range(12, below(2), AxisType::Loop);
     return chance(50) ? lt(few, below(12)) : ge(few, below(12));
@@ -121,14 +145,30 @@ const PatNode* Instances::build(const PatNode* a, DType dtype, UOp* out) {
     *out = UOp::make(Op::Index, dtype, {memory, flat, gate});
     return done(next);
   }
+  if (op == Op::Fold) {
+    const char* const monoids[] = {"add", "mul", "max", "min"};
+    std::vector<UOp> lanes;
+    const PatNode* next = nullptr;
+    for (int64_t left = int64_t{2} << below(3); left > 0; --left) {
+      UOp lane;
+      if (!(next = build(a + 1, dtype, &lane))) return nullptr;
+      captured_.erase(a[1].slot);  // each lane is a leaf of its own
+      lanes.push_back(std::move(lane));
+    }
+    const UOp vec = UOp::make(Op::Vec, dtype, lanes);
+    if (a[1].slot != pat::kNoSlot) captured_[a[1].slot] = vec;
+    *out = UOp::make(Op::Fold, dtype, {vec}, Arg(monoids[below(4)]));
+    return done(next);
+  }
   if (!is_elementwise(op) && op != Op::Load) return nullptr;
+  if (op == Op::Bitcast && (is_weak(dtype) || dtype == DType::Bool)) return nullptr;
   if (is_comparison(op) && dtype != DType::Bool) return nullptr;
   const bool free_arity = a->has(PatNode::kRest) || a->has(PatNode::kAll);
   const int arity = free_arity ? info(op).n_src : a->n_src;
   if (arity != info(op).n_src) return nullptr;
   DType operand = dtype;
-  if (is_comparison(op) || op == Op::Cast) {
-    pat::DTypes allowed = pat::kAnyDType;
+  if (is_comparison(op) || op == Op::Cast || op == Op::Bitcast) {
+    pat::DTypes allowed = op == Op::Bitcast ? same_width(dtype) : pat::kAnyDType;
     const PatNode* s = a + 1;
     for (int n = 0; n < a->n_src && !a->has(PatNode::kAll); ++n) {
       allowed &= s->dtypes;
@@ -187,8 +227,6 @@ const PatNode* Instances::build(const PatNode* a, DType dtype, UOp* out) {
     case Op::Threefry:
       if (operand != DType::UInt64) return nullptr;
       break;
-    case Op::Bitcast:
-      return nullptr;
     default:
       break;
   }
@@ -209,6 +247,16 @@ Scalar Instances::random_value(const Node* n) {
   const DType dtype = n->dtype;
   if (is_float(dtype)) {
     const double special[] = {0.0, -0.0, 1.0, -1.0, INFINITY, -INFINITY, NAN, 1e-45, -1e-40, 3e38, 0.5, 65504, 1e300};
+    if (strong_ && chance(30)) {
+      const uint64_t bits = random_();
+      const Scalar any = read_element(dtype, &bits, 0);
+      return std::isnan(any.f) ? Scalar::of(dtype, NAN) : any;  // libm tells signalling NaNs apart, whit does not
+    }
+    if (strong_ && chance(15)) {  // next to what lies between two narrow floats
+      const double off = static_cast<double>(below(3) - 1) * 0x1p-40;
+      return Scalar::of(dtype,
+                        std::ldexp(static_cast<double>(below(1024) - 512) + off, static_cast<int>(below(30)) - 20));
+    }
     if (chance(45)) return Scalar::of(dtype, special[below(std::ssize(special))]);
     return Scalar::of(dtype,
                       std::ldexp(static_cast<double>(below(1 << 20)) - (1 << 19), static_cast<int>(below(24)) - 20));
@@ -216,6 +264,7 @@ Scalar Instances::random_value(const Node* n) {
   const int64_t lo = n->vmin, hi = n->vmax;
   if (n->op == Op::Param && dtype != DType::Bool) {
     if (chance(30)) return Scalar::of(dtype, chance(50) ? lo : hi);
+    if (strong_ && chance(30)) return Scalar::of(dtype, ((below(1024) - 512) << below(54)) + below(3) - 1);
     if (chance(50)) return Scalar::of(dtype, below(20) - 10);
     return Scalar::of(dtype, static_cast<int64_t>(random_()));
   }
@@ -238,6 +287,14 @@ Scalar evaluate(const UOp& root, Values& values, Instances& random) {
     } else if (n->op == Op::Load) {
       const int64_t at = done.at(n->src_begin()[0]).i;
       out = Scalar::of(n->dtype, at == -1 ? int64_t{0} : at * 7 % 19 + 1);
+    } else if (n->op == Op::Vec) {
+      continue;
+    } else if (n->op == Op::Lane) {
+      out = done.at(n->src_begin()[0]->src_begin()[n->arg.as_int()]);
+    } else if (n->op == Op::Fold) {
+      std::vector<Scalar> lanes;
+      for (const Node* lane : n->src_begin()[0]->src()) lanes.push_back(done.at(lane));
+      out = fold_lanes(n, std::move(lanes));
     } else {
       SmallVec<Scalar, 3> src;
       for (const Node* s : n->src()) src.push_back(done.at(s));

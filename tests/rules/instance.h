@@ -12,7 +12,8 @@ namespace whit::test {
 
 class Instances {
  public:
-  explicit Instances(uint64_t seed) : random_(seed) {}
+  /// `strong`: graphs as decompose's tables see them, without weak dtypes, but with every float.
+  explicit Instances(uint64_t seed, bool strong = false) : random_(seed), strong_(strong) {}
   /// A node that `lhs` may match (conditions are not asked); null when this attempt did not work out.
   UOp make(const Pat& lhs);
   UOp leaf(DType dtype);
@@ -28,6 +29,7 @@ class Instances {
   UOp bounded(DType dtype);
 
   std::mt19937_64 random_;
+  bool strong_;
   std::unordered_map<uint8_t, UOp> captured_{};
   int64_t n_leaves_ = 0;
 };
@@ -35,7 +37,7 @@ class Instances {
 /// What leaves are worth; drawn at first use.
 using Values = std::unordered_map<const Node*, Scalar>;
 /// The value of an elementwise graph. An INDEX is worth its flat index, or -1 where its gate is false; a LOAD is a fixed
-/// function of that, 0 where the gate is false.
+/// function of that, 0 where the gate is false. A VEC is known below LANE and FOLD only.
 Scalar evaluate(const UOp& root, Values& values, Instances& random);
 /// Equal bits; all NaNs are equal.
 bool same_value(const Scalar& a, const Scalar& b);
