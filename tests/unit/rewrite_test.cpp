@@ -1,7 +1,8 @@
-#include "rewrite/rewrite.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <optional>
 
 #include "base/flags.h"
 #include "ir/build.h"
@@ -207,7 +208,7 @@ TEST(Rewrite, TraceRecordsWhatFired) {
 
 TEST(Rewrite, RulesMadeAtRunTime) {
   int calls = 0;
-  std::vector<Rule> rows;
+  std::optional<RuleSet> made;
   {
     const std::string label = "made";
     Rule row = rule_fn(label.c_str(), f + g, [](const Match& at, RuleCtx&) {
@@ -215,9 +216,9 @@ TEST(Rewrite, RulesMadeAtRunTime) {
       return at[g];
     });
     row.user = &calls;
-    rows.push_back(row);
+    made.emplace(std::string("python"), std::vector<Rule>{row});  // keeps the name
   }
-  const RuleSet set(std::string("python"), rows);
+  const RuleSet& set = *made;
   EXPECT_EQ(graph_rewrite(value(0) + value(1), set + set), value(1));
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(set.full_name(set.rules()[0]), "python/made");
