@@ -1,3 +1,4 @@
+#include "rewrite/rewrite.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
