@@ -10,7 +10,7 @@
 // stores meets the nodes); time linear in nodes times depth of loops.
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <set>
 
 #include "base/ptr_map.h"
 #include "codegen/loops.h"
@@ -116,18 +116,14 @@ class Linearizer {
 
   // ---- writing
   void leaves() {
-    int64_t n_variables = 0;
-    std::map<std::string, UOp> variables;
+    std::set<std::string> variables;
     for (const Op op : {Op::Param, Op::Variable, Op::Const, Op::Lanes, Op::Reg, Op::Scratch})
       for (const Node* n : order_)
         if (n->op == op) {
-          if (op == Op::Variable) variables.emplace(n->arg.at(0).as_str(), UOp(n));
+          if (op == Op::Variable) variables.emplace(n->arg.at(0).as_str());
           emit(n, UOp::make(op, number_type(n->dtype), {}, n->arg));
         }
-    for (const auto& [text, v] : variables) {
-      names_.push_back(text);
-      ++n_variables;
-    }
+    names_.insert(names_.end(), variables.begin(), variables.end());
   }
 
   // Items of a block in order: what is early first, dependencies before their users.
