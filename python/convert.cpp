@@ -280,8 +280,8 @@ Tensor make_tensor(nb::handle data, nb::handle device, nb::handle dtype) {
     if (!dtype.is_none()) t = t.cast(to_dtype(dtype));
     return device.is_none() ? t : t.to(to_device(device));
   }
-  UOp* node = nullptr;
-  if (nb::try_cast<UOp*>(data, node, false) && node) return Tensor(*node);
+  UOp node;
+  if (nb::try_cast<UOp>(data, node)) return Tensor(node);
   if (nb::hasattr(data, "__fspath__")) return from_file(data, device, dtype);
   if (nb::hasattr(data, "detach") && nb::hasattr(data, "numpy"))  // PyTorch
     return from_array(data.attr("detach")().attr("cpu")().attr("numpy")(), device, dtype);

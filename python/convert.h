@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "docs.h"
+#include "uop_caster.h"
 #include "whit/tensor.h"
 
 namespace nb = nanobind;
@@ -51,6 +52,8 @@ IntTuple to_tuple(const Shape& shape);
 
 /// A Tensor, or a bool, int or float as a constant. errors: Type, names the operation and the Python type
 Tensor to_tensor(nb::handle h, const char* op);
+/// A UOp, the graph of a Tensor, or a number as a weak constant. errors: Type
+UOp to_uop(nb::handle h);
 /// Anything Tensor(...) accepts.
 Tensor make_tensor(nb::handle data, nb::handle device, nb::handle dtype);
 std::vector<Tensor> to_tensors(nb::handle list, const char* op);
@@ -94,6 +97,7 @@ void bind_tensor_ops(TensorClass& t);
 void bind_tensor_nn(TensorClass& t);
 void bind_runtime(nb::module_& m);
 void bind_io(nb::module_& m);
+void bind_uop(nb::module_& m);
 void bind_graph(nb::module_& m);
 void bind_jit(nb::module_& m);
 nb::object error_class(ErrorKind kind);

@@ -114,6 +114,7 @@ NB_MODULE(_whit, m) {
   check_flags();
 
   bind_dtype(m);
+  bind_uop(m);
   TensorClass tensor(m, "Tensor", nb::is_weak_referenceable(), nb::dynamic_attr(),
                      "A lazy, differentiable, n-dimensional array. Building runs nothing; realize, numpy, "
                      "tolist, item and printing run it.");

@@ -5,6 +5,8 @@ Run it with the Python of .venv after a build of the module (`PRESET=python ./de
 right here: inside Tensor, `int`, `float` and `bool` are methods, and the exceptions are defined rather than imported.
 """
 import difflib
+import importlib.util
+import inspect
 import pathlib
 import re
 import sys
@@ -14,20 +16,48 @@ STUB = ROOT / "python/whit/_whit.pyi"
 
 
 def generate() -> str:
-    sys.path.insert(0, str(ROOT / "python"))
-    import whit._whit
     from nanobind.stubgen import StubGen
-    generator = StubGen(module=whit._whit, include_docstrings=False, quiet=True)
-    generator.put(whit._whit)
+    # Without its package, which adds methods to UOp that the generator does not know how to write.
+    spec = importlib.util.spec_from_file_location("whit._whit", next((ROOT / "python/whit").glob("_whit*.so")))
+    sys.modules["whit._whit"] = extension = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(extension)
+    generator = StubGen(module=extension, include_docstrings=False, quiet=True)
+    generator.put(extension)
     text = generator.get()
     errors = "\n".join(f"class {name}(RuntimeError): ..." for name in ("CompileError", "DeviceError", "InternalError", "JitError"))
     text, n = re.subn(r"from whit import \(\n(?: +\w+Error as \w+Error,?\n)+\)\n", f"\n\n{errors}\n", text)
     assert n == 1, "the import of the exceptions has changed"
+    at = re.compile(r"^\S", re.M).search(text, text.index("class UOp:") + 1).start()
+    text = text[:at].rstrip() + "\n\n" + "\n\n".join(added_methods()) + "\n\n" + text[at:]
     at = text.index("class Tensor:")
     end = re.compile(r"^\S", re.M).search(text, at + 1).start()
     body = re.sub(r"(?<!def )\b(int|float|bool)\b", r"builtins.\1", text[at:end])
     return ("# The types of the extension module. Written by tools/stubs.py; python/tests/test_types.py compares.\n"
             "import builtins\n" + text[:at] + body + text[end:]).rstrip() + "\n"
+
+
+def added_methods():
+    """The methods of UOp that are written in Python."""
+    sys.path.insert(0, str(ROOT / "python"))
+    from whit.uop.ops import UOp, added
+    for name in added:
+        value = inspect.getattr_static(UOp, name)
+        kind = {property: "    @property\n", staticmethod: "    @staticmethod\n"}.get(type(value), "")
+        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        signature, types = inspect.signature(function), {}
+        star_self = next(iter(signature.parameters.values())).kind is inspect.Parameter.VAR_POSITIONAL if not kind else False
+        params = []
+        for p in signature.parameters.values():
+            given = p.annotation if isinstance(p.annotation, str) else "Any"
+            types[p.name] = re.sub(r"\b(dict|list|tuple)$", r"\1[Any, ...]" if given == "tuple" else r"\1[Any]", given).replace("dict[Any]", "dict[Any, Any]")
+            text = p.name if p.name == "self" else f"{p.name}: {types[p.name]}"
+            stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+            if p.kind is p.KEYWORD_ONLY and not any(q.startswith("*") for q in params): params.append("*")
+            params.append(stars + text + (" = ..." if p.default is not p.empty else ""))
+        result = signature.return_annotation if isinstance(signature.return_annotation, str) else "Any"
+        result = {"dict": "dict[UOp, None]", "list": "list[UOp]"}.get(result, result)
+        if star_self: params.insert(0, "self")  # also called on the class, with all operands
+        yield f"{kind}    def {name}({', '.join(params)}) -> {result}: ..."
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 # The types of the extension module. Written by tools/stubs.py; python/tests/test_types.py compares.
 import builtins
 from collections.abc import Callable
+import enum
 from typing import Any
 
 
@@ -85,6 +86,498 @@ def weak_dtype(arg: object, /) -> DType: ...
 def can_lossless_cast(arg0: object, arg1: object, /) -> bool: ...
 
 def sum_acc_dtype(arg: object, /) -> DType: ...
+
+class Ops(enum.IntEnum):
+    CONST = 0
+
+    BUFFER = 1
+
+    PARAM = 2
+
+    VARIABLE = 3
+
+    RANGE = 4
+
+    LANES = 5
+
+    REG = 6
+
+    SCRATCH = 7
+
+    NEG = 8
+
+    RECIP = 9
+
+    SQRT = 10
+
+    EXP2 = 11
+
+    LOG2 = 12
+
+    SIN = 13
+
+    TRUNC = 14
+
+    CAST = 15
+
+    BITCAST = 16
+
+    CONTIGUOUS = 17
+
+    CONTIGUOUS_BACKWARD = 18
+
+    DETACH = 19
+
+    COPY = 20
+
+    ADD = 21
+
+    MUL = 22
+
+    SUB = 23
+
+    FDIV = 24
+
+    MAX = 25
+
+    MIN = 26
+
+    CDIV = 27
+
+    CMOD = 28
+
+    FLOORDIV = 29
+
+    FLOORMOD = 30
+
+    POW = 31
+
+    AND = 32
+
+    OR = 33
+
+    XOR = 34
+
+    SHL = 35
+
+    SHR = 36
+
+    CMPLT = 37
+
+    CMPNE = 38
+
+    CMPEQ = 39
+
+    THREEFRY = 40
+
+    WHERE = 41
+
+    MULACC = 42
+
+    RESHAPE = 43
+
+    EXPAND = 44
+
+    PERMUTE = 45
+
+    PAD = 46
+
+    SHRINK = 47
+
+    FLIP = 48
+
+    WINDOW = 49
+
+    UNWINDOW = 50
+
+    STACK = 51
+
+    GATHER = 52
+
+    SCATTER = 53
+
+    REDUCE = 54
+
+    STORE = 55
+
+    AFTER = 56
+
+    INDEX = 57
+
+    LOAD = 58
+
+    STAGE = 59
+
+    VEC = 60
+
+    LANE = 61
+
+    FOLD = 62
+
+    END = 63
+
+    IF = 64
+
+    ENDIF = 65
+
+    ENDRANGE = 66
+
+    SINK = 67
+
+    CALL = 68
+
+    TUPLE = 69
+
+    GETTUPLE = 70
+
+    LINEAR = 71
+
+    SOURCE = 72
+
+    BINARY = 73
+
+    PROGRAM = 74
+
+def op_group(arg: Ops, /) -> str: ...
+
+def is_commutative(arg: Ops, /) -> bool: ...
+
+def is_elementwise(arg: Ops, /) -> bool: ...
+
+def eval_scalar(arg0: Ops, arg1: object, arg2: object, /) -> object: ...
+
+class AxisType(enum.Enum):
+    WEAK = 0
+
+    GLOBAL = 1
+
+    WARP = 2
+
+    LOCAL = 3
+
+    LOOP = 4
+
+    REDUCE = 5
+
+    GROUP_REDUCE = 6
+
+    TILE = 7
+
+    UPCAST = 8
+
+    UNROLL = 9
+
+    LANE = 10
+
+    DEVICE = 11
+
+class InvalidType:
+    def __repr__(self) -> str: ...
+
+    def __reduce__(self) -> str: ...
+
+Invalid: InvalidType = ...
+
+class UOp:
+    def __init__(self, *args, **kwargs) -> None: ...
+
+    @staticmethod
+    def const(b: object, dtype: object | None = None) -> UOp: ...
+
+    @staticmethod
+    def variable(name: str, min_val: int, max_val: int) -> UOp: ...
+
+    @staticmethod
+    def param(slot: int, dtype: object, shape: object) -> UOp: ...
+
+    @staticmethod
+    def range(end: object, axis_id: int, axis_type: AxisType = AxisType.WEAK) -> UOp: ...
+
+    @staticmethod
+    def new_buffer(device: str, size: int, dtype: object) -> UOp: ...
+
+    @property
+    def op(self) -> Ops: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def src(self) -> tuple: ...
+
+    @property
+    def arg(self) -> object: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def vmin(self) -> object: ...
+
+    @property
+    def vmax(self) -> object: ...
+
+    @property
+    def device(self) -> object: ...
+
+    @property
+    def ranges(self) -> dict: ...
+
+    @property
+    def key(self) -> bytes: ...
+
+    @property
+    def is_realized(self) -> bool: ...
+
+    def toposort(self) -> dict: ...
+
+    def substitute(self, dvars: dict) -> UOp: ...
+
+    def replace(self, **kwargs) -> object: ...
+
+    def simplify(self) -> UOp: ...
+
+    def divides(self, v: int) -> UOp: ...
+
+    def find_illegal(self, level: str = 'tensor') -> str: ...
+
+    def alu(self, arg0: Ops, /, *args) -> UOp: ...
+
+    def cast(self, dtype: object) -> UOp: ...
+
+    def bitcast(self, dtype: object) -> UOp: ...
+
+    def add(self, arg: object, /) -> UOp: ...
+
+    def __add__(self, arg: object, /) -> UOp: ...
+
+    def __radd__(self, arg: object, /) -> UOp: ...
+
+    def sub(self, arg: object, /) -> UOp: ...
+
+    def __sub__(self, arg: object, /) -> UOp: ...
+
+    def __rsub__(self, arg: object, /) -> UOp: ...
+
+    def mul(self, arg: object, /) -> UOp: ...
+
+    def __mul__(self, arg: object, /) -> UOp: ...
+
+    def __rmul__(self, arg: object, /) -> UOp: ...
+
+    def div(self, arg: object, /) -> UOp: ...
+
+    def __truediv__(self, arg: object, /) -> UOp: ...
+
+    def __rtruediv__(self, arg: object, /) -> UOp: ...
+
+    def idiv(self, arg: object, /) -> UOp: ...
+
+    def __floordiv__(self, arg: object, /) -> UOp: ...
+
+    def __rfloordiv__(self, arg: object, /) -> UOp: ...
+
+    def mod(self, arg: object, /) -> UOp: ...
+
+    def __mod__(self, arg: object, /) -> UOp: ...
+
+    def __rmod__(self, arg: object, /) -> UOp: ...
+
+    def pow(self, arg: object, /) -> UOp: ...
+
+    def __pow__(self, arg: object, /) -> UOp: ...
+
+    def __rpow__(self, arg: object, /) -> UOp: ...
+
+    def bitwise_and(self, arg: object, /) -> UOp: ...
+
+    def __and__(self, arg: object, /) -> UOp: ...
+
+    def __rand__(self, arg: object, /) -> UOp: ...
+
+    def bitwise_or(self, arg: object, /) -> UOp: ...
+
+    def __or__(self, arg: object, /) -> UOp: ...
+
+    def __ror__(self, arg: object, /) -> UOp: ...
+
+    def bitwise_xor(self, arg: object, /) -> UOp: ...
+
+    def __xor__(self, arg: object, /) -> UOp: ...
+
+    def __rxor__(self, arg: object, /) -> UOp: ...
+
+    def lshift(self, arg: object, /) -> UOp: ...
+
+    def __lshift__(self, arg: object, /) -> UOp: ...
+
+    def __rlshift__(self, arg: object, /) -> UOp: ...
+
+    def rshift(self, arg: object, /) -> UOp: ...
+
+    def __rshift__(self, arg: object, /) -> UOp: ...
+
+    def __rrshift__(self, arg: object, /) -> UOp: ...
+
+    def __lt__(self, arg: object, /) -> UOp: ...
+
+    def __gt__(self, arg: object, /) -> UOp: ...
+
+    def __le__(self, arg: object, /) -> UOp: ...
+
+    def __ge__(self, arg: object, /) -> UOp: ...
+
+    def __ne__(self, arg: object, /) -> UOp: ...
+
+    def ne(self, arg: object, /) -> UOp: ...
+
+    def eq(self, arg: object, /) -> UOp: ...
+
+    def maximum(self, arg: object, /) -> UOp: ...
+
+    def minimum(self, arg: object, /) -> UOp: ...
+
+    def threefry(self, arg: object, /) -> UOp: ...
+
+    def where(self, arg0: object, arg1: object, /) -> UOp: ...
+
+    def __neg__(self) -> UOp: ...
+
+    def logical_not(self) -> UOp: ...
+
+    def __invert__(self) -> UOp: ...
+
+    def neg(self) -> UOp: ...
+
+    def reciprocal(self) -> UOp: ...
+
+    def sqrt(self) -> UOp: ...
+
+    def exp2(self) -> UOp: ...
+
+    def log2(self) -> UOp: ...
+
+    def sin(self) -> UOp: ...
+
+    def trunc(self) -> UOp: ...
+
+    def __int__(self) -> int: ...
+
+    def __index__(self) -> int: ...
+
+    def __float__(self) -> float: ...
+
+    def __bool__(self) -> bool: ...
+
+    def __eq__(self, arg: object | None, /) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+    def __str__(self) -> str: ...
+
+    def __repr__(self) -> str: ...
+
+    def render(self, simplify: bool = ...) -> str: ...
+
+    def pyrender(self) -> str: ...
+
+    def ssimplify(self) -> Any: ...
+
+    @property
+    def backward_slice(self) -> dict[UOp, None]: ...
+
+    @property
+    def backward_slice_with_self(self) -> dict[UOp, None]: ...
+
+    def op_in_backward_slice_with_self(self, *ops: Any) -> bool: ...
+
+    @property
+    def base(self) -> Any: ...
+
+    def variables(self) -> list[UOp]: ...
+
+    @property
+    def expr(self) -> str: ...
+
+    def sym_infer(self, var_vals: dict[Any, Any]) -> int: ...
+
+    def const_like(self, b: Any) -> Any: ...
+
+    def const_factor(self) -> int: ...
+
+    def split_uop(self, sep: Any) -> Any: ...
+
+    def f(self, op: Any, **kwargs: Any) -> Any: ...
+
+    def index(self, *idx: Any, gate: Any = ...) -> Any: ...
+
+    def load(self) -> Any: ...
+
+    def store(self, value: Any) -> Any: ...
+
+    def end(self, *ranges: Any) -> Any: ...
+
+    def after(self, *deps: Any) -> Any: ...
+
+    def reduce(self, *ranges: Any, arg: Any = ...) -> Any: ...
+
+    def call(self, *args: Any) -> Any: ...
+
+    def gettuple(self, idx: int) -> Any: ...
+
+    def placeholder_like(self, slot: int) -> Any: ...
+
+    def valid(self, cond: Any) -> Any: ...
+
+    def sink(self, *srcs: Any, arg: Any = ...) -> Any: ...
+
+    def group(self, *srcs: Any) -> Any: ...
+
+    def maketuple(self, *srcs: Any) -> Any: ...
+
+    def stack(self, *srcs: Any) -> Any: ...
+
+    @staticmethod
+    def invalid() -> Any: ...
+
+    @staticmethod
+    def placeholder(shape: Any, dtype: Any, slot: int) -> Any: ...
+
+    @staticmethod
+    def special(end: Any, name: str) -> Any: ...
+
+    def __getattr__(self, name: str) -> Any: ...
+
+    @staticmethod
+    def arange(*args: Any, **kwargs: Any) -> Any: ...
+
+    @staticmethod
+    def zeros(*args: Any, **kwargs: Any) -> Any: ...
+
+    @staticmethod
+    def ones(*args: Any, **kwargs: Any) -> Any: ...
+
+    @staticmethod
+    def full(*args: Any, **kwargs: Any) -> Any: ...
+
+    @staticmethod
+    def eye(*args: Any, **kwargs: Any) -> Any: ...
+
+    @staticmethod
+    def linspace(*args: Any, **kwargs: Any) -> Any: ...
+
+    @staticmethod
+    def empty(*args: Any, **kwargs: Any) -> Any: ...
+
+    @staticmethod
+    def rand(*args: Any, **kwargs: Any) -> Any: ...
+
+    @staticmethod
+    def randn(*args: Any, **kwargs: Any) -> Any: ...
+
+def parse_text(text: str) -> UOp: ...
+
+def live_nodes() -> int: ...
 
 class Tensor:
     def __init__(self, data: object | None, device: object | None = None, dtype: object | None = None, requires_grad: object | None = None) -> None: ...
@@ -761,38 +1254,6 @@ def safe_save(arg0: dict, arg1: str, arg2: dict, /) -> None: ...
 def safe_load_metadata(arg: str, /) -> tuple: ...
 
 def mnist(arg0: bool, arg1: str, /) -> tuple: ...
-
-class UOp:
-    @property
-    def op(self) -> str: ...
-
-    @property
-    def dtype(self) -> DType: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def src(self) -> tuple: ...
-
-    @property
-    def vmin(self) -> int: ...
-
-    @property
-    def vmax(self) -> int: ...
-
-    @property
-    def key(self) -> str: ...
-
-    def toposort(self) -> list: ...
-
-    def __eq__(self, arg: object | None, /) -> bool: ...
-
-    def __hash__(self) -> int: ...
-
-    def __repr__(self) -> str: ...
-
-def live_nodes() -> int: ...
 
 def call_function(arg0: object, arg1: Callable, arg2: bool, /) -> object: ...
 

@@ -6,6 +6,7 @@ from typing import Union
 from whit import _whit
 
 DType = _whit.DType
+InvalidType, Invalid = _whit.InvalidType, _whit.Invalid
 DTypeLike = Union[str, DType]
 
 
