@@ -123,6 +123,7 @@ NB_MODULE(_whit, m) {
   bind_tensor_nn(tensor);
   bind_runtime(m);
   bind_io(m);
+  bind_nn(m);
   bind_graph(m);
   bind_jit(m);
 }

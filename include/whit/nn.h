@@ -108,13 +108,10 @@ struct GroupNorm {
   int64_t num_groups;
   double eps;
 };
-struct InstanceNorm {
-  explicit InstanceNorm(int64_t num_features, const NormConfig& config = {});
-  Tensor operator()(const Tensor& x) const;
-  void visit(Walk& w) { w("weight", weight), w("bias", bias); }
-  Tensor weight, bias;
-  int64_t num_features;
-  double eps;
+/// GroupNorm with a group a channel.
+struct InstanceNorm : GroupNorm {
+  explicit InstanceNorm(int64_t num_features, const NormConfig& config = {})
+      : GroupNorm(num_features, num_features, config) {}
 };
 struct RMSNorm {
   explicit RMSNorm(int64_t dim, const NormConfig& config = {.eps = 1e-6});

@@ -2,6 +2,7 @@
 #pragma once
 #include "whit/datasets.h"
 #include "whit/jit.h"
+#include "whit/lr_scheduler.h"
 #include "whit/nn.h"
 #include "whit/optim.h"
 #include "whit/state.h"

@@ -146,18 +146,6 @@ Tensor GroupNorm::operator()(const Tensor& x) const {
   return y * weight.reshape(shape) + bias.reshape(shape);
 }
 
-InstanceNorm::InstanceNorm(int64_t features, const NormConfig& config) : num_features(features), eps(config.eps) {
-  if (!config.affine) return;
-  weight = Tensor::ones(num_features);
-  bias = Tensor::zeros(num_features);
-}
-Tensor InstanceNorm::operator()(const Tensor& x) const {
-  const Tensor y = x.reshape({x.size(0), num_features, -1}).layernorm(-1, eps).reshape(x.shape());
-  if (!weight.defined()) return y;
-  const Dims shape = channel_shape(x.ndim(), num_features);
-  return y * weight.reshape(shape) + bias.reshape(shape);
-}
-
 RMSNorm::RMSNorm(int64_t dim, const NormConfig& config) : eps(config.eps) {
   if (config.affine) weight = Tensor::ones(dim);
 }

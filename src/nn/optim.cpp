@@ -9,7 +9,8 @@ namespace whit::nn {
 
 Optimizer::~Optimizer() = default;
 
-Optimizer::Optimizer(const std::vector<Tensor>& all, double learning_rate) {
+Optimizer::Optimizer(const std::vector<Tensor>& all, double learning_rate, std::optional<bool> fused)
+    : fused_(fused.value_or(flag::FUSE_OPTIM() != 0)) {
   WHIT_USER(learning_rate >= 0, Value, "[optim] lr is {}; expected none below 0", learning_rate);
   auto add = [](std::vector<Tensor>& list, const Tensor& t) {
     for (const Tensor& have : list)
@@ -22,135 +23,157 @@ Optimizer::Optimizer(const std::vector<Tensor>& all, double learning_rate) {
   lr = Tensor::full(1, learning_rate, {.device = params[0].device(), .dtype = dt}).is_param_(false);
 }
 
-void Optimizer::zero_grad() {
-  for (Tensor& t : params) t.set_grad({});
-}
-
-std::vector<Tensor> Optimizer::zeros_like_params() const {
+std::vector<Tensor> Optimizer::new_state() const {
   const DType dt = dtype_by_name(flag::OPTIM_DTYPE());
   std::vector<Tensor> out;
-  for (const Tensor& t : params)
-    out.push_back(Tensor::zeros(t.shape(), {.device = t.device(), .dtype = dt}).is_param_(false));
+  int64_t n_all = 0;
+  const auto add = [&](const IntList& shape, const Tensor& like) {
+    out.push_back(Tensor::zeros(shape, {.device = like.device(), .dtype = dt}).is_param_(false));
+  };
+  for (const Tensor& t : params) {
+    n_all += t.numel();
+    if (!fused_) add(t.shape(), t);
+  }
+  if (fused_) add(n_all, params[0]);
   return out;
 }
 
 std::vector<Tensor> Optimizer::schedule_step() {
   WHIT_USER(flag::TRAINING(), Runtime, "[optim] a step outside of training; set the flag TRAINING to 1");
-  std::vector<Tensor> grads;
+  std::vector<Tensor> values, grads, flat, flat_grads;
+  Dims sizes;
   for (size_t i = 0; i < params.size(); ++i) {
+    values.push_back(params[i].detach());
     grads.push_back(params[i].grad());
     WHIT_USER(grads.back().defined(), Assertion,
               "[optim] parameter {} of shape {} has no gradient; call backward first", i, params[i].shape().str());
+    if (!fused_) continue;
+    flat.push_back(values.back().flatten());
+    flat_grads.push_back(grads.back().flatten());
+    sizes.push_back(params[i].numel());
   }
-  const std::vector<Tensor> next = next_params(grads);
-  for (size_t i = 0; i < params.size(); ++i) params[i].assign(next[i].cast(params[i].dtype()));
+  std::vector<Tensor> ups =
+      fused_ ? updates(std::array{Tensor::cat(flat)}, std::array{Tensor::cat(flat_grads)})[0].split(sizes)
+             : updates(values, grads);
+  for (size_t i = 0; i < params.size(); ++i)
+    params[i].assign(values[i] - ups[i].reshape(params[i].shape()).cast(params[i].dtype()));
   std::vector<Tensor> out;
-  append_state(out);
+  Walk state;
+  visit_state(state);
+  for (auto& [name, t] : std::move(state).take()) out.push_back(t);
   out.insert(out.end(), params.begin(), params.end());
   out.insert(out.end(), buffers.begin(), buffers.end());
   return out;
 }
 
-void Optimizer::step() { Tensor::realize_all(schedule_step()); }
-
-// ---- LARS and its special cases
+// ---- the rules
 
 namespace {
-// |x| as a trust ratio sees it.
+// The ratio where both norms are positive, else 1.
+Tensor trust(const Tensor& a, const Tensor& b, const Tensor& ratio) { return (a.gt(0) & b.gt(0)).where(ratio, 1.0); }
 Tensor norm(const Tensor& x) { return x.square().sum().sqrt(); }
 }  // namespace
 
-LARS::LARS(const std::vector<Tensor>& all, const LARSConfig& config) : Optimizer(all, config.lr), config_(config) {
-  WHIT_USER(config.momentum >= 0, Value, "[optim] momentum is {}; expected none below 0", config.momentum);
-  WHIT_USER(config.weight_decay >= 0, Value, "[optim] weight_decay is {}; expected none below 0", config.weight_decay);
-  if (config.momentum > 0) b_ = zeros_like_params();
-}
-void LARS::append_state(std::vector<Tensor>& out) const { out.insert(out.end(), b_.begin(), b_.end()); }
-
-std::vector<Tensor> LARS::next_params(const std::vector<Tensor>& grads) {
+std::vector<Tensor> lars_updates(std::span<const Tensor> values, std::span<const Tensor> grads, std::span<Tensor> b,
+                                 const Tensor& lr, const LARSConfig& config) {
   std::vector<Tensor> out;
-  const double wd = config_.weight_decay;
-  for (size_t i = 0; i < params.size(); ++i) {
-    Tensor t = params[i].detach(), g = grads[i], rate = lr;
-    if (config_.tcoef != 0) {
+  const double wd = config.weight_decay;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Tensor t = values[i].detach();
+    Tensor g = grads[i], rate = lr;
+    if (config.tcoef != 0) {
       const Tensor r1 = norm(t), r2 = norm(g);
-      const Tensor ratio = r1 * config_.tcoef / (r2 + r1 * wd);
-      rate = lr * (r1.gt(0) & r2.gt(0)).where(ratio, 1.0);
+      rate = lr * trust(r1, r2, r1 * config.tcoef / (r2 + r1 * wd));
     }
-    if (config_.pre_wd && wd > 0) g = g + t * wd;
-    if (config_.classic) g = g * rate;
-    if (config_.momentum > 0) {
-      b_[i].assign((b_[i] * config_.momentum + g).cast(b_[i].dtype()));
-      g = config_.nesterov ? g + b_[i] * config_.momentum : b_[i];
+    if (config.pre_wd && wd > 0) g = g + t * wd;
+    // Classic momentum collects steps, each of the rate of its time; the other kind collects gradients.
+    if (config.classic) g = g * rate;
+    if (!b.empty()) {
+      b[i].assign((b[i] * config.momentum + g).cast(b[i].dtype()));
+      g = config.nesterov ? g + b[i] * config.momentum : b[i];
     }
-    if (!config_.ns_coefficients.empty())
-      g = g.reshape({g.size(0), -1}).newton_schulz(config_.ns_steps, config_.ns_coefficients).reshape(g.shape());
-    if (!config_.pre_wd && wd > 0) t = t * (Tensor(1.0) - lr * wd);
-    if (!config_.classic) g = g * rate;
-    out.push_back(t - g);
+    if (!config.ns_coefficients.empty())
+      g = g.reshape({g.size(0), -1}).newton_schulz(config.ns_steps, config.ns_coefficients).reshape(g.shape());
+    if (!config.classic) g = g * rate;
+    if (!config.pre_wd && wd > 0) g = g + t * (lr * wd);
+    out.push_back(g.cast(t.dtype()));
   }
   return out;
 }
 
-SGD::SGD(const std::vector<Tensor>& all, const SGDConfig& c)
-    : LARS(all, {.lr = c.lr,
-                 .momentum = c.momentum,
-                 .weight_decay = c.weight_decay,
-                 .nesterov = c.nesterov,
-                 .classic = c.classic,
-                 .tcoef = 0}) {}
-Muon::Muon(const std::vector<Tensor>& all, const MuonConfig& c)
-    : LARS(all, {.lr = c.lr,
-                 .momentum = c.momentum,
-                 .weight_decay = c.weight_decay,
-                 .ns_steps = c.ns_steps,
-                 .ns_coefficients = c.ns_coefficients,
-                 .nesterov = c.nesterov,
-                 .classic = false,
-                 .pre_wd = false,
-                 .tcoef = 0}) {}
+std::vector<Tensor> lamb_updates(std::span<const Tensor> values, std::span<const Tensor> grads, Tensor& b1_t,
+                                 Tensor& b2_t, std::span<Tensor> m, std::span<Tensor> v, const Tensor& lr,
+                                 const LAMBConfig& config) {
+  b1_t *= config.b1;
+  b2_t *= config.b2;
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Tensor t = values[i].detach(), g = grads[i].cast(m[i].dtype());
+    m[i].assign((m[i] * config.b1 + g * (1 - config.b1)).cast(m[i].dtype()));
+    v[i].assign((v[i] * config.b2 + g * g * (1 - config.b2)).cast(v[i].dtype()));
+    Tensor up = m[i] / (Tensor(1.0) - b1_t) / ((v[i] / (Tensor(1.0) - b2_t)).sqrt() + config.eps);
+    if (config.weight_decay > 0) up = up + t * config.weight_decay;
+    Tensor rate = lr;
+    if (!config.adam) {
+      const Tensor r1 = norm(t), r2 = norm(up);
+      rate = lr * trust(r1, r2, r1 / r2);
+    }
+    out.push_back((up * rate).cast(t.dtype()));
+  }
+  return out;
+}
 
-// ---- LAMB and its special cases
+LARS::LARS(const std::vector<Tensor>& all, const LARSConfig& config)
+    : Optimizer(all, config.lr, config.fused), config_(config) {
+  WHIT_USER(config.momentum >= 0, Value, "[optim] momentum is {}; expected none below 0", config.momentum);
+  WHIT_USER(config.weight_decay >= 0, Value, "[optim] weight_decay is {}; expected none below 0", config.weight_decay);
+  if (config.momentum > 0) b_ = new_state();
+}
+std::vector<Tensor> LARS::updates(std::span<const Tensor> values, std::span<const Tensor> grads) {
+  return lars_updates(values, grads, b_, lr, config_);
+}
 
-LAMB::LAMB(const std::vector<Tensor>& all, const LAMBConfig& config) : Optimizer(all, config.lr), config_(config) {
+LAMB::LAMB(const std::vector<Tensor>& all, const LAMBConfig& config)
+    : Optimizer(all, config.lr, config.fused), config_(config) {
   WHIT_USER(config.weight_decay >= 0, Value, "[optim] weight_decay is {}; expected none below 0", config.weight_decay);
   const TensorOptions one{.device = params[0].device(), .dtype = DType::Float32};
   b1_t_ = Tensor::ones(1, one).is_param_(false);
   b2_t_ = Tensor::ones(1, one).is_param_(false);
-  m_ = zeros_like_params();
-  v_ = zeros_like_params();
+  m_ = new_state();
+  v_ = new_state();
 }
-void LAMB::append_state(std::vector<Tensor>& out) const {
-  out.push_back(b1_t_);
-  out.push_back(b2_t_);
-  out.insert(out.end(), m_.begin(), m_.end());
-  out.insert(out.end(), v_.begin(), v_.end());
+std::vector<Tensor> LAMB::updates(std::span<const Tensor> values, std::span<const Tensor> grads) {
+  return lamb_updates(values, grads, b1_t_, b2_t_, m_, v_, lr, config_);
 }
 
-std::vector<Tensor> LAMB::next_params(const std::vector<Tensor>& grads) {
-  b1_t_ *= config_.b1;
-  b2_t_ *= config_.b2;
-  const Tensor c1 = (Tensor(1.0) - b1_t_).reciprocal(), c2 = (Tensor(1.0) - b2_t_).reciprocal();
-  std::vector<Tensor> out;
-  for (size_t i = 0; i < params.size(); ++i) {
-    const Tensor t = params[i].detach(), g = grads[i].cast(m_[i].dtype());
-    m_[i].assign(m_[i] * config_.b1 + g * (1 - config_.b1));
-    v_[i].assign(v_[i] * config_.b2 + g * g * (1 - config_.b2));
-    Tensor up = m_[i] * c1 / ((v_[i] * c2).sqrt() + config_.eps);
-    if (config_.weight_decay > 0) up = up + t * config_.weight_decay;
-    Tensor rate = lr;
-    if (!config_.adam) {
-      const Tensor r1 = norm(t), r2 = norm(up);
-      rate = lr * (r1.gt(0) & r2.gt(0)).where(r1 / r2, 1.0);
-    }
-    out.push_back(t - up * rate);
+// ---- gradients
+
+Tensor clip_grad_norm_(std::span<const Tensor> params, double max_norm, double norm_type, bool error_if_nonfinite) {
+  std::vector<Tensor> norms, grads;
+  for (const Tensor& p : params) {
+    if (!p.grad().defined()) continue;
+    const Tensor a = p.grad().cast(least_upper_dtype(DType::Float32, p.grad().dtype())).abs();
+    grads.push_back(p.grad());
+    norms.push_back(std::isinf(norm_type) ? a.max() : norm_type == 2 ? a.square().sum() : a.pow(norm_type).sum());
+    norms.back() = norms.back().to(grads[0].device());
   }
-  return out;
+  if (norms.empty()) return Tensor(0.0);
+  const Tensor all = Tensor::stack(norms);
+  const Tensor total = std::isinf(norm_type) ? all.max()
+                       : norm_type == 2      ? all.sum().sqrt()
+                                             : all.sum().pow(1 / norm_type);
+  if (error_if_nonfinite)
+    WHIT_USER(std::isfinite(total.item()), Runtime,
+              "[clip_grad_norm_] the norm of order {} of the gradients is {}; expected a finite one", norm_type,
+              total.item());
+  const Tensor scale = (Tensor(max_norm) / (total + 1e-6)).minimum(1.0);
+  for (Tensor& g : grads) g.replace((g * scale.to(g.device())).cast(g.dtype()));
+  return total;
 }
 
-Adam::Adam(const std::vector<Tensor>& all, const AdamConfig& c)
-    : LAMB(all, {.lr = c.lr, .b1 = c.b1, .b2 = c.b2, .eps = c.eps, .adam = true}) {}
-AdamW::AdamW(const std::vector<Tensor>& all, const AdamConfig& c)
-    : LAMB(all, {.lr = c.lr, .b1 = c.b1, .b2 = c.b2, .eps = c.eps, .weight_decay = c.weight_decay, .adam = true}) {}
+void clip_grad_value_(std::span<const Tensor> params, double clip_value) {
+  for (const Tensor& p : params)
+    if (Tensor g = p.grad(); g.defined()) g.replace(g.clamp(-clip_value, clip_value));
+}
 
 }  // namespace whit::nn

@@ -106,44 +106,6 @@ TEST(TensorNn, BatchNormTracks) {
   expect_tensor(bn(f32({1.5}, {1, 1})), {1, 1}, {0}, 1e-6);
 }
 
-TEST(Optim, SgdWithMomentum) {
-  const FlagScope training("TRAINING", int64_t{1});
-  Tensor w = f32({1, 2}, 2);
-  nn::SGD opt({w}, {.lr = 0.1, .momentum = 0.9});
-  for (int i = 0; i < 2; ++i) {
-    opt.zero_grad();
-    (w * w).sum().backward();
-    opt.step();
-  }
-  // v = 2w; w -= 0.1 v; then v = 0.9 v + 2w
-  expect_tensor(w, 2, {0.8 - 0.1 * (0.9 * 2 + 1.6), 1.6 - 0.1 * (0.9 * 4 + 3.2)}, 1e-6);
-}
-
-TEST(Optim, AdamAndAdamW) {
-  const FlagScope training("TRAINING", int64_t{1});
-  for (const bool decay : {false, true}) {
-    Tensor w = f32({1}, 1);
-    double p = 1, m = 0, v = 0;
-    std::unique_ptr<nn::Optimizer> opt;
-    if (decay) {
-      opt = std::make_unique<nn::AdamW>(std::vector<Tensor>{w}, nn::AdamConfig{.lr = 0.1});
-    } else {
-      opt = std::make_unique<nn::Adam>(std::vector<Tensor>{w}, nn::AdamConfig{.lr = 0.1});
-    }
-    for (int i = 1; i <= 3; ++i) {
-      opt->zero_grad();
-      (w * w).sum().backward();
-      opt->step();
-      const double g = 2 * p;
-      m = 0.9 * m + 0.1 * g;
-      v = 0.999 * v + 0.001 * g * g;
-      const double up = m / (1 - std::pow(0.9, i)) / (std::sqrt(v / (1 - std::pow(0.999, i))) + 1e-8);
-      p -= 0.1 * (up + (decay ? 0.01 * p : 0));
-    }
-    expect_tensor(w, 1, {p}, 1e-5);
-  }
-}
-
 struct Net {
   nn::Linear l1{2, 3};
   std::vector<nn::Linear> more{nn::Linear(3, 1), nn::Linear(3, 1, false)};

@@ -6,10 +6,10 @@ import math
 from whit.dtype import dtypes
 from whit.helpers import TRAINING, prod
 from whit.tensor import Tensor
-from whit.nn import datasets, optim, state  # noqa: F401
+from whit.nn import datasets, lr_scheduler, optim, state, utils  # noqa: F401
 
 __all__ = ["BatchNorm", "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d", "Embedding", "GroupNorm",
-           "InstanceNorm", "LSTMCell", "LayerNorm", "LayerNorm2d", "Linear", "RMSNorm", "datasets", "optim", "state"]
+           "InstanceNorm", "LSTMCell", "LayerNorm", "LayerNorm2d", "Linear", "RMSNorm", "datasets", "lr_scheduler", "optim", "state", "utils"]
 
 
 def _tuple(x, n: int) -> tuple:

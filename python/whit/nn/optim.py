@@ -1,8 +1,7 @@
-"""Optimisers. A step assigns parameters and state; `schedule_step` gives the tensors to realise together with the loss."""
+"""Optimisers. The rules are those of the C++ API; the classes keep the state as plain attributes. `schedule_step` assigns and gives what to realise."""
 from __future__ import annotations
 
-import itertools
-
+from whit import _whit
 from whit.dtype import dtypes, least_upper_dtype, to_dtype
 from whit.helpers import FUSE_OPTIM, OPTIM_DTYPE, TRAINING, dedup, flatten, getenv
 from whit.tensor import Tensor
@@ -25,10 +24,9 @@ class Optimizer:
     self.fused = bool(FUSE_OPTIM) if fused is None else fused
     lr_dtype = least_upper_dtype(dtypes.default_float, dtypes.float32)
     self.lr = Tensor(lr, dtype=lr_dtype) if getenv("CONST_LR") else Tensor([lr], device=self.device, dtype=lr_dtype)
-    if self.fused: self.pos_params = list(itertools.accumulate([p.numel() for p in self.params], initial=0))
 
   def _new_optim_param(self) -> list[Tensor]:
-    if self.fused: return [Tensor.zeros(self.pos_params[-1], dtype=self.param_dtype, device=self.device).is_param_(False)]
+    if self.fused: return [Tensor.zeros(sum(p.numel() for p in self.params), dtype=self.param_dtype, device=self.device).is_param_(False)]
     return [Tensor.zeros(*t.shape, dtype=self.param_dtype, device=t.device).is_param_(False) for t in self.params]
 
   def zero_grad(self):
@@ -43,17 +41,16 @@ class Optimizer:
     """Assigns new parameters and state; the result is to be realised."""
     if not TRAINING: raise RuntimeError(f"[optim] TRAINING is {TRAINING}; use Context(TRAINING=1) around a step")
     missing = [i for i, p in enumerate(self.params) if p.grad is None]
-    if missing: raise RuntimeError(f"[optim] parameter {missing[0]} of shape {self.params[missing[0]].shape} has no gradient; call backward first")
+    if missing: raise AssertionError(f"[optim] parameter {missing[0]} of shape {self.params[missing[0]].shape} has no gradient; call backward first")
+    grads = [p.grad for p in self.params]
     if self.fused:
-      flat = Tensor.cat(*[p.detach().flatten().cast(self.param_dtype) for p in self.params])
-      grad = Tensor.cat(*[p.grad.flatten().cast(self.param_dtype) for p in self.params])  # type: ignore
-      (updated,), extra = self._step([flat], [grad])
-      for i, p in enumerate(self.params):
-        p.assign((p.detach() - updated[self.pos_params[i]:self.pos_params[i + 1]].reshape(p.shape).cast(p.dtype)).cast(p.dtype))
-    else:
-      updates, extra = self._step(self.params, [p.grad for p in self.params])  # type: ignore
-      for p, u in zip(self.params, updates): p.assign((p.detach() - u.cast(p.dtype)).cast(p.dtype))
+      (flat,), extra = self._step([Tensor.cat(*[p.flatten() for p in self.params])], [Tensor.cat(*[g.flatten() for g in grads])])
+      updates = flat.split([p.numel() for p in self.params])
+    else: updates, extra = self._step(self.params, grads)
+    for p, u in zip(self.params, updates): p.assign(self._apply_update(p, u.reshape(p.shape).cast(p.dtype)))
     return extra + self.params + self.buffers
+
+  def _apply_update(self, t: Tensor, up: Tensor) -> Tensor: return t.detach() - up.to(t.device)
 
   def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     raise NotImplementedError("an optimiser defines _step")
@@ -124,32 +121,15 @@ class LARS(Optimizer):
 
   def __init__(self, params: list[Tensor], lr=0.001, momentum=0.9, weight_decay=1e-4, ns_steps=0, ns_coefficients=None, nesterov=False, classic=True,
                pre_wd=True, tcoef=0.001, device=None, fused=None):
-    super().__init__(params, lr, device, fused)
     if momentum < 0: raise ValueError(f"[LARS] invalid momentum {momentum}; expected at least 0")
+    super().__init__(params, lr, device, fused)
     self.momentum, self.wd, self.ns_steps, self.ns_coefficients = momentum, weight_decay, ns_steps, ns_coefficients
     self.nesterov, self.classic, self.pre_wd, self.tcoef = nesterov, classic, pre_wd, tcoef
     self.b = self._new_optim_param() if self.momentum else []
 
   def _step(self, params, grads):
-    ret = []
-    for i, (t, g) in enumerate(zip(params, grads)):
-      g = g.cast(self.param_dtype)
-      t = t.detach()
-      if self.tcoef != 0:
-        r1, r2 = t.square().sum().sqrt(), g.square().sum().sqrt()
-        r = (r1 > 0).where((r2 > 0).where(self.tcoef * r1 / (r2 + self.wd * r1), 1.0), 1.0)
-      else: r = 1.0
-      if self.pre_wd and self.wd > 0: g = g + self.wd * t
-      # Classic momentum scales by the learning rate before the momentum, the other kind after it.
-      if self.classic: g = g * r * self.lr
-      if self.momentum:
-        self.b[i].assign(self.momentum * self.b[i] + g)
-        g = (g + self.momentum * self.b[i]) if self.nesterov else self.b[i]
-      if self.ns_coefficients: g = g.reshape(g.shape[0], -1).newton_schulz(self.ns_steps, self.ns_coefficients).reshape(g.shape)
-      if not self.pre_wd and self.wd > 0: t = t.detach() * (1.0 - self.wd * self.lr)
-      if not self.classic: g = g * r * self.lr
-      ret.append(g.cast(t.dtype) if self.pre_wd or self.wd <= 0 else (params[i].detach() - t + g).cast(t.dtype))
-    return ret, self.b
+    return _whit.lars_updates(params, grads, self.b, self.lr, self.momentum, self.wd, self.ns_steps, self.ns_coefficients or (), self.nesterov,
+                              self.classic, self.pre_wd, self.tcoef), self.b
 
 
 def AdamW(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, weight_decay=0.01, device=None, fused=None):
@@ -204,19 +184,5 @@ class LAMB(Optimizer):
     self.v = self._new_optim_param()
 
   def _step(self, params, grads):
-    ret = []
-    self.b1_t *= self.b1
-    self.b2_t *= self.b2
-    for i, (t, g) in enumerate(zip(params, grads)):
-      g = g.cast(self.param_dtype)
-      self.m[i].assign((self.b1 * self.m[i] + (1.0 - self.b1) * g).cast(self.m[i].dtype))
-      self.v[i].assign((self.b2 * self.v[i] + (1.0 - self.b2) * (g * g)).cast(self.v[i].dtype))
-      m_hat = self.m[i] / (1.0 - self.b1_t)
-      v_hat = self.v[i] / (1.0 - self.b2_t)
-      up = (m_hat / (v_hat.sqrt() + self.eps)) + self.wd * t.detach()
-      if not self.adam:
-        r1, r2 = t.detach().square().sum().sqrt(), up.square().sum().sqrt()
-        r = (r1 > 0).where((r2 > 0).where(r1 / r2, 1.0), 1.0)
-      else: r = 1.0
-      ret.append((self.lr * r * up).cast(t.dtype))
-    return ret, [self.b1_t, self.b2_t] + self.m + self.v
+    updates = _whit.lamb_updates(params, grads, self.b1_t, self.b2_t, self.m, self.v, self.lr, self.b1, self.b2, self.eps, self.wd, self.adam)
+    return updates, [self.b1_t, self.b2_t] + self.m + self.v
