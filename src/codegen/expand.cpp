@@ -193,6 +193,15 @@ class Expander {
     lanes = std::max(lanes, at.src(1).shape().empty() ? lanes : n_lanes(at.src(1)));
     if (at.n_src() == 3) lanes = std::max(lanes, n_lanes(at.src(2)));
     value = spread(value, lanes);
+    // A sum in memory (SCATTER) reads in every iteration what the one before wrote, though its place may not change.
+    const auto places = st.src(0).ranges();
+    for (const Block* b = placed_.node ? nullptr : block; b && b->range; b = b->parent)
+      if (axis_type(b->range.node()) == AxisType::Loop &&
+          std::find(places.begin(), places.end(), b->range.node()) == places.end()) {
+        const bool is_vector = lanes > 1 && at.src(1).shape().empty();
+        tree_.pin(UOp::make(Op::Load, value.dtype(), {at}, is_vector ? Arg(lanes) : Arg()), block);
+        break;
+      }
     if (store_lanes(at, value, block)) return;
     const UOp s = whit::store(at, value);
     tree_.pin(s, block);

@@ -46,13 +46,14 @@ struct Output {
   Shape shape{};
 };
 
-// Memory of a result, a few of which take turns.
+// Memory of a result, a few of which take turns. A store into the result may have given `node` other memory, where
+// its old content is kept.
 struct Turn {
   UOp node{}, view{};
   BufferPtr buffer{};
   bool held_by_others() const {
     const uint32_t own = view == node ? 2 : 1;
-    return view->refs.load(std::memory_order_acquire) > own ||
+    return buffer_of(node) != buffer || view->refs.load(std::memory_order_acquire) > own ||
            (view != node && node->refs.load(std::memory_order_acquire) > 2) || buffer.use_count() > 2;
   }
 };

@@ -260,7 +260,8 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
     const ScheduleBuffer& b = s.buffers[static_cast<size_t>(s.roots[i])];
     UOp view;
     if (b.kind == ScheduleBuffer::Kind::Input) {
-      view = memory_view(wanted[i], replaced);
+      // Through a state, which is recorded by now, what was stored; else what the memory held before.
+      view = memory_view(wanted[i], {});
       if (!view || !is_buffer_view(view)) view = reshape(bound.inputs[static_cast<size_t>(b.slot)], wanted[i].shape());
     } else {
       UOp& node = output_nodes[static_cast<size_t>(b.slot)];

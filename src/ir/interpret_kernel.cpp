@@ -138,8 +138,14 @@ class Kernel {
       open_.push_back(r);
     }
     block.levels.resize(loops.size() + 1);
-    for (const Node* n : block_order(roots, loops, outermost))
-      if (all_open(n)) compile_node(n, block.levels[level_of(n, loops)]);
+    // A sum in memory (SCATTER) reads in every iteration what the one before wrote, though its place may not change.
+    std::unordered_set<const Node*> of_store;
+    for (const Node* n : block_order(roots, loops, outermost)) {
+      const bool reads = outermost && n->op == Op::Load && n->src()[0] == roots[0];
+      if (reads || std::any_of(n->src().begin(), n->src().end(), [&](const Node* s) { return of_store.contains(s); }))
+        of_store.insert(n);
+      if (all_open(n)) compile_node(n, block.levels[of_store.contains(n) ? loops.size() : level_of(n, loops)]);
+    }
     open_.resize(open_.size() - loops.size());
     blocks_[id] = std::move(block);
     return id;

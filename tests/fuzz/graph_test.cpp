@@ -112,4 +112,22 @@ TEST(FuzzGraph, IndicesAtTheEndsOfInt64) {
   }
 }
 
+// Found by seed 1815122515: where no index depends on an axis of them, the sum was read once and added to once.
+TEST(FuzzGraph, ScatterAddsOverAnAxisThatTheIndexIsSpreadOver) {
+  for (const Path& path : kPaths) {
+    const FlagScope flags(path.flags);
+    const std::string device = path.device;
+    const Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {3, 2}, {.device = device});
+    const Tensor v = Tensor::arange(24).cast(DType::Float32).reshape({2, 6, 2}).clone(device);
+    const Tensor rows = Tensor::from<int32_t>({2, 0}, {2, 1}, {.device = device}).expand({2, 6});
+    const auto sum = [&](const Tensor& i) {
+      return Tensor(UOp::make(Op::Scatter, DType::Float32, {x.uop(), i.uop(), v.uop()}, "add")).to_vector<float>();
+    };
+    EXPECT_EQ(sum(rows), (std::vector<float>{103, 110, 3, 4, 35, 42})) << path.name;
+    EXPECT_EQ(sum(Tensor::full({2, 6}, 1, {.dtype = DType::Int32, .buffer = false})),
+              (std::vector<float>{1, 2, 135, 148, 5, 6}))
+        << path.name;
+  }
+}
+
 }  // namespace

@@ -1,6 +1,7 @@
 #include "base/flags.h"
 #include "ir/uop.h"
 #include "tensor_checks.h"
+#include "whit/jit.h"
 
 namespace whit {
 namespace {
@@ -88,6 +89,31 @@ TEST(TensorState, ValuesKeepWhatTheyRead) {
   x.realize();
   expect_tensor(before, 2, {10, 20});
   expect_tensor(after, 2, {20, 30});
+}
+
+// A view of a value that was realised afterwards reads the memory that the same run writes.
+TEST(TensorState, ValuesKeepWhatTheyReadWhenTheyAreRealisedWithTheStore) {
+  const Tensor x = f32({1, 2, 3, 4}, 4);
+  for (const bool value_first : {true, false}) {
+    Tensor y = x * 2;
+    Tensor v = y.reshape({2, 2});
+    y.realize();
+    y.assign(y + 100);
+    Tensor::realize_all(value_first ? std::vector{v, y} : std::vector{y, v});
+    expect_tensor(v, {2, 2}, {2, 4, 6, 8});
+    expect_tensor(y, 4, {102, 104, 106, 108});
+  }
+}
+
+TEST(TensorState, ResultOfAJitThatIsWrittenToKeepsItsMemory) {
+  TinyJit f([](std::span<const Tensor> in) { return std::vector{(in[0] * 2 + in[1]).realize()}; });
+  const Tensor x = f32({1, 2}, 2), y = f32({10, 20}, 2);
+  f({x, y});
+  Tensor z = f({x, y})[0];
+  z.set({i32({0}, 1)}, f32({5}, 1)).realize();
+  const Tensor kept = f({z, y})[0];
+  expect_tensor(kept, 2, {20, 68});
+  expect_tensor(z, 2, {5, 24});
 }
 
 TEST(TensorState, SetWritesInPlace) {
