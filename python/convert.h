@@ -99,6 +99,8 @@ void bind_runtime(nb::module_& m);
 void bind_io(nb::module_& m);
 void bind_uop(nb::module_& m);
 void bind_nn(nb::module_& m);
+void bind_rewrite(nb::module_& m);
+void bind_lower(nb::module_& m);
 void bind_graph(nb::module_& m);
 void bind_jit(nb::module_& m);
 nb::object error_class(ErrorKind kind);

@@ -113,6 +113,24 @@ void bind_dtype(nb::module_& m) {
   for (int i = 0; i < kNumDTypes; ++i) singletons()[i] = nb::cast(PyDType{static_cast<DType>(i)});
 
   m.def("dtype", [](nb::handle h) { return dtype_object(to_dtype(h)); });
+  m.def(
+      "bits_of",
+      [](nb::handle value, nb::handle dtype) {
+        const DType dt = to_dtype(dtype);
+        uint64_t bits = 0;
+        write_element(dt, &bits, 0,
+                      is_float(dt) ? Scalar::of(dt, nb::cast<double>(nb::float_(value)))
+                                   : Scalar::of(dt, to_int(value, "bits_of")));
+        return bits;
+      },
+      "How memory holds a number, as an unsigned integer.");
+  m.def("from_bits", [](uint64_t bits, nb::handle dtype) -> nb::object {
+    const DType dt = to_dtype(dtype);
+    const Scalar v = read_element(dt, &bits, 0);
+    if (is_float(dt)) return nb::float_(v.f);
+    if (dt == DType::Bool) return nb::bool_(v.i != 0);
+    return is_unsigned(dt) ? nb::object(nb::int_(static_cast<uint64_t>(v.i))) : nb::object(nb::int_(v.i));
+  });
   m.def("default_float", [] { return dtype_object(default_float()); });
   m.def("default_int", [] { return dtype_object(default_int()); });
   m.def("is_float", [](nb::handle d) { return is_float(to_dtype(d)); });

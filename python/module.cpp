@@ -124,6 +124,8 @@ NB_MODULE(_whit, m) {
   bind_runtime(m);
   bind_io(m);
   bind_nn(m);
+  bind_rewrite(m);
+  bind_lower(m);
   bind_graph(m);
   bind_jit(m);
 }

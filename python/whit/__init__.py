@@ -3,6 +3,7 @@ import warnings
 from whit import _whit as _whit
 # `python -m whit.device` runs the module that `import whit` has loaded already, which is as meant.
 warnings.filterwarnings("ignore", message="'whit.device' found in sys.modules", category=RuntimeWarning)
+from whit.hints import missing as _missing
 from whit.helpers import Context, GlobalCounters, fetch, getenv  # noqa: F401
 from whit.dtype import dtypes  # noqa: F401
 from whit.device import Device  # noqa: F401
@@ -13,3 +14,6 @@ from whit.uop.ops import UOp, Variable  # noqa: F401
 
 __version__ = _whit.__version__
 __all__ = ["Tensor", "TinyJit", "function", "Variable", "UOp", "dtypes", "GlobalCounters", "fetch", "Context", "getenv", "Device"]
+
+
+def __getattr__(name: str): raise _missing(__name__, name)

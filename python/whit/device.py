@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 from whit import _whit
-from whit.helpers import DEV  # noqa: F401
+from whit.helpers import DEV, ProfileEvent, ProfilePointEvent, ProfileRangeEvent  # noqa: F401
+from whit.hints import missing
 
 CompileError = _whit.CompileError
+Buffer = _whit.Buffer
 
 
 class Compiled:
@@ -47,12 +49,25 @@ class _Devices:
       self._opened[name] = Compiled(name)
     return self._opened[name]
 
+  def get_class(self, device: str) -> type: return type(self[device])
+
   def get_available_devices(self):
     """The names of the devices that open."""
     return iter(_whit.available_devices())
 
 
 Device = _Devices()
+
+
+def canonicalize_device(device):
+  """The full name of a device; of several, a tuple, or the one name where it is one.
+
+  >>> canonicalize_device("cpu:0")
+  'CPU'
+  """
+  if not isinstance(device, (tuple, list)): return Device.canonicalize(device)
+  names = tuple(Device.canonicalize(d) for d in device)
+  return names[0] if len(names) == 1 else names
 
 
 def enumerate_devices_str():
@@ -62,6 +77,9 @@ def enumerate_devices_str():
   ['device', 'renderer', 'result', 'detail']
   """
   return iter(_whit.device_table().splitlines())
+
+
+def __getattr__(name: str): raise missing(__name__, name)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """Element types. `dtypes.float32` and so on are singletons: compare them with `is` or `==`."""
 from __future__ import annotations
 
+import enum
 from typing import Union
 
 from whit import _whit
+from whit.hints import missing
 
 DType = _whit.DType
 InvalidType, Invalid = _whit.InvalidType, _whit.Invalid
@@ -127,3 +129,113 @@ def _to_torch_dtype(dtype: DType):
 
 
 def _from_torch_dtype(torchdtype) -> DType: return to_dtype(str(torchdtype).split(".")[1])
+
+
+class AddrSpace(enum.IntEnum):
+  """Where memory of a kernel lies.
+
+  >>> AddrSpace.GLOBAL.name
+  'GLOBAL'
+  """
+  GLOBAL = 0
+  LOCAL = 1
+  REG = 2
+  ALU = 3
+
+
+class ConstFloat(float):
+  """A float that equals itself bit for bit: nan is nan, -0.0 is not 0.0.
+
+  >>> ConstFloat("nan") == ConstFloat("nan"), ConstFloat(0.0) == ConstFloat(-0.0)
+  (True, False)
+  """
+
+  def __eq__(self, x): return _whit.bits_of(self, "float64") == _whit.bits_of(x, "float64") if isinstance(x, float) else float.__eq__(self, x)
+  def __ne__(self, x): return not self == x
+  def __hash__(self): return hash(_whit.bits_of(self, "float64"))
+
+
+def _truncate(dt: DType):
+  return lambda x: _whit.eval_scalar(_whit.Ops.CAST, dt, [x])
+
+
+# By dtype: a Python number as the dtype holds it; ints wrap, floats are rounded.
+truncate = {dt: _truncate(dt) for dt in dtypes.all}
+
+
+def float_to_fp16(x: float) -> float:
+  """x rounded to half precision.
+
+  >>> float_to_fp16(1.0001)
+  1.0
+  """
+  return truncate[dtypes.float16](float(x))
+
+
+def float_to_bf16(x: float) -> float:
+  """x rounded to bfloat16.
+
+  >>> float_to_bf16(1.001)
+  1.0
+  """
+  return truncate[dtypes.bfloat16](float(x))
+
+
+def float_to_fp8(x: float, dtype: DType) -> int:
+  """The byte of x in an 8-bit float dtype.
+
+  >>> float_to_fp8(1.0, dtypes.fp8e4m3)
+  56
+  """
+  if dtype not in dtypes.fp8s: raise ValueError(f"[float_to_fp8] {dtype} is no 8-bit float")
+  return _whit.bits_of(truncate[dtype](float(x)), dtype)
+
+
+def fp8_to_float(x: int, dtype: DType) -> float:
+  """The number of a byte of an 8-bit float dtype.
+
+  >>> fp8_to_float(56, dtypes.fp8e4m3)
+  1.0
+  """
+  if dtype not in dtypes.fp8s: raise ValueError(f"[fp8_to_float] {dtype} is no 8-bit float")
+  return _whit.from_bits(x, dtype)
+
+
+def bitcast(x, in_dtype: DType, out_dtype: DType):
+  """The same bits as a number of another dtype of the same width.
+
+  >>> bitcast(1.0, dtypes.float32, dtypes.int32)
+  1065353216
+  """
+  if in_dtype.itemsize != out_dtype.itemsize: raise ValueError(f"[bitcast] {in_dtype} has {in_dtype.itemsize} bytes, {out_dtype} has {out_dtype.itemsize}")
+  return _whit.from_bits(_whit.bits_of(x, in_dtype), out_dtype)
+
+
+def storage_fmt_for_dtype(dtype: DType) -> str | None:
+  """The struct format of an element in memory: of an unsigned integer where Python has no such float.
+
+  >>> storage_fmt_for_dtype(dtypes.bfloat16)
+  'H'
+  """
+  return "H" if dtype is dtypes.bfloat16 else "B" if dtype in dtypes.fp8s else dtype.fmt
+
+
+def to_storage_scalar(x, dtype: DType):
+  """A number as `storage_fmt_for_dtype` packs it.
+
+  >>> to_storage_scalar(1.0, dtypes.bfloat16)
+  16256
+  """
+  return _whit.bits_of(truncate[dtype](x), dtype) if dtype is dtypes.bfloat16 or dtype in dtypes.fp8s else truncate[dtype](x)
+
+
+def from_storage_scalar(x, dtype: DType):
+  """A number from what `storage_fmt_for_dtype` unpacks.
+
+  >>> from_storage_scalar(16256, dtypes.bfloat16)
+  1.0
+  """
+  return _whit.from_bits(x, dtype) if dtype is dtypes.bfloat16 or dtype in dtypes.fp8s else x
+
+
+def __getattr__(name: str): raise missing(__name__, name)

@@ -1,10 +1,11 @@
 """Small things that programs import: flags, timing, progress bars, lists."""
 from __future__ import annotations
 
-import contextlib, functools, hashlib, itertools, operator, os, pathlib, re, shutil, sys, tempfile, time, urllib.parse, urllib.request
-from typing import Any, Callable, Generic, Iterable, Iterator, TypeVar
+import contextlib, functools, importlib, itertools, operator, os, pathlib, re, shutil, sys, tempfile, time
+from typing import Any, Callable, Generic, Iterable, Iterator, NamedTuple, TypeVar
 
 from whit import _whit
+from whit.hints import missing
 
 T = TypeVar("T")
 
@@ -240,6 +241,245 @@ def word_wrap(x: str, wrap: int = 80) -> str:
   return "\n".join(line[i:i + wrap] for line in x.splitlines() for i in range(0, max(len(line), 1), wrap))
 
 
+def ansilen(s: str):
+  """The length as a terminal shows it.
+
+  >>> ansilen(colored("ab", "red"))
+  2
+  """
+  return len(ansistrip(s))
+
+
+def ansipad(s: str, w: int):
+  """Spaces up to a width, terminal colours not counted.
+
+  >>> ansipad("ab", 3)
+  'ab '
+  """
+  return s + " " * max(w - ansilen(s), 0)
+
+
+def size_to_str(s: int):
+  """Bytes as GB, MB or KB.
+
+  >>> size_to_str(2048)
+  '2.00 KB'
+  """
+  return next((f"{s / d:.2f} {u}" for d, u in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")) if s >= d), f"{s} B")
+
+
+def all_int(t):
+  """True when no element is symbolic.
+
+  >>> all_int((1, 2))
+  True
+  """
+  return all(isinstance(x, int) for x in t)
+
+
+def make_tuple(x, cnt: int):
+  """A number for each of cnt axes.
+
+  >>> make_tuple(3, 2)
+  (3, 3)
+  """
+  return (x,) * cnt if isinstance(x, int) else tuple(x)
+
+
+def to_tuple(x):
+  """x, as a tuple of one where it is none.
+
+  >>> to_tuple(3)
+  (3,)
+  """
+  return x if isinstance(x, tuple) else (x,)
+
+
+def flat_to_grouped(padding):
+  """Padding from the last axis on, as pairs from the first axis on.
+
+  >>> flat_to_grouped((1, 2, 3, 4))
+  ((3, 4), (1, 2))
+  """
+  return tuple(zip(padding[-2::-2], padding[::-2]))
+
+
+def round_down(num: int, amt: int):
+  """The multiple of amt at or below num.
+
+  >>> round_down(7, 4)
+  4
+  """
+  return num // amt * amt
+
+
+def next_power2(x: int):
+  """The least power of two that is not below x.
+
+  >>> next_power2(5)
+  8
+  """
+  return 1 << max(x - 1, 0).bit_length()
+
+
+def floordiv(x: int, y: int):
+  """Python's quotient; 0 for a zero divisor.
+
+  >>> floordiv(-7, 2)
+  -4
+  """
+  return x // y if y else 0
+
+
+def floormod(x: int, y: int):
+  """Python's remainder; x for a zero divisor.
+
+  >>> floormod(-7, 2)
+  1
+  """
+  return x - floordiv(x, y) * y
+
+
+def lo32(x):
+  """The low 32 bits.
+
+  >>> lo32(1 << 33 | 5)
+  5
+  """
+  return x & 0xFFFFFFFF
+
+
+def hi32(x):
+  """What is above the low 32 bits.
+
+  >>> hi32(1 << 33)
+  2
+  """
+  return x >> 32
+
+
+def data64(x):
+  """High and low half of 64 bits.
+
+  >>> data64(1 << 33 | 5)
+  (2, 5)
+  """
+  return (hi32(x), lo32(x))
+
+
+def data64_le(x):
+  """Low and high half of 64 bits.
+
+  >>> data64_le(1 << 33 | 5)
+  (5, 2)
+  """
+  return (lo32(x), hi32(x))
+
+
+def getbits(value: int, start: int, end: int):
+  """The bits from start to end, both included.
+
+  >>> getbits(0b1100, 2, 3)
+  3
+  """
+  return value >> start & (1 << end - start + 1) - 1
+
+
+def i2u(bits: int, value: int):
+  """A signed number as unsigned bits.
+
+  >>> i2u(8, -1)
+  255
+  """
+  return value if value >= 0 else (1 << bits) + value
+
+
+def pad_bytes(b: bytes, align: int):
+  """Zeros up to a multiple of align.
+
+  >>> pad_bytes(b'abc', 4)
+  b'abc\\x00'
+  """
+  return b + bytes(-len(b) % align)
+
+
+def polyN(x, p):
+  """A polynomial by Horner's rule, the highest power first.
+
+  >>> polyN(2.0, [1, 0, 3])
+  7.0
+  """
+  return functools.reduce(lambda acc, c: acc * x + c, p, 0.0)
+
+
+def strides_for_shape(shape):
+  """Row-major strides; 0 for axes of size 1.
+
+  >>> strides_for_shape((2, 1, 3))
+  (3, 0, 1)
+  """
+  return tuple(prod(shape[i + 1:]) if n != 1 else 0 for i, n in enumerate(shape))
+
+
+def pluralize(st: str, cnt: int):
+  """A count with its noun.
+
+  >>> pluralize("kernel", 2)
+  '2 kernels'
+  """
+  return f"{cnt} {st}" + ("" if cnt == 1 else "s")
+
+
+def from_mv(mv: memoryview, to_type=None):
+  """Memory as a ctypes array.
+
+  >>> len(from_mv(memoryview(bytearray(4))))
+  4
+  """
+  import ctypes
+  kind = to_type or ctypes.c_char
+  return (kind * (mv.nbytes // ctypes.sizeof(kind))).from_buffer(mv)
+
+
+def to_mv(ptr: int, sz: int):
+  """Memory by address.
+
+  >>> m = memoryview(bytearray(b'abcd'))
+  >>> bytes(to_mv(mv_address(m), 2))
+  b'ab'
+  """
+  import ctypes
+  return memoryview((ctypes.c_uint8 * sz).from_address(ptr)).cast("B")
+
+
+def mv_address(mv: memoryview):
+  """The address of memory.
+
+  >>> mv_address(memoryview(bytearray(1))) > 0
+  True
+  """
+  import ctypes
+  return ctypes.addressof(ctypes.c_char.from_buffer(mv))
+
+
+def flat_mv(mv: memoryview):
+  """Memory as bytes in one axis.
+
+  >>> flat_mv(memoryview(bytearray(4))).shape
+  (4,)
+  """
+  return mv if len(mv) == 0 else mv.cast("B", shape=(mv.nbytes,))
+
+
+def fromimport(mod: str, frm: str):
+  """`from mod import frm`.
+
+  >>> fromimport("math", "pi") > 3
+  True
+  """
+  return getattr(importlib.import_module(mod), frm)
+
+
 @functools.cache
 def getenv(key: str, default: Any = 0) -> Any:
   """The environment's value in the type of `default`; the first read holds for the life of the process.
@@ -299,7 +539,7 @@ for _name in _whit.flag_names(): ContextVar(_name)
 def __getattr__(name: str):
   # Every flag of the table is a name of this module: DEBUG, BEAM, TRAINING ...
   if name in ContextVar._cache: return ContextVar._cache[name]
-  raise AttributeError(f"module 'whit.helpers' has no attribute '{name}'")
+  raise missing("whit.helpers", name)
 
 
 class Context(contextlib.ContextDecorator):
@@ -470,6 +710,7 @@ def fetch(url: str, name: str | pathlib.Path | None = None, subdir: str | None =
   >>> fetch(f.name) == pathlib.Path(f.name)
   True
   """
+  import hashlib
   if url.startswith(("/", ".")): return pathlib.Path(url)
   if name is not None and (isinstance(name, pathlib.Path) or "/" in name): fp = pathlib.Path(name)
   else:
@@ -477,6 +718,7 @@ def fetch(url: str, name: str | pathlib.Path | None = None, subdir: str | None =
     stem = name or hashlib.md5(url.encode()).hexdigest() + ("-" + hashlib.md5("\n".join(f"{k}:{v}" for k, v in headers.items()).encode()).hexdigest() if headers else "")
     fp = base / (str(stem) + (".gunzip" if gunzip else ""))
   if not fp.is_file() or not allow_caching or getenv("DISABLE_HTTP_CACHE"):
+    import urllib.request
     fp.parent.mkdir(parents=True, exist_ok=True)
     with urllib.request.urlopen(urllib.request.Request(url, headers={"User-Agent": "whit", **headers}), timeout=10) as r:
       if r.status not in (200, 206): raise OSError(f"fetch of {url}: status {r.status}")
@@ -504,6 +746,269 @@ def fetch(url: str, name: str | pathlib.Path | None = None, subdir: str | None =
       with tarfile.open(fp) as tar: tar.extractall(out, filter="data")
     return out
   return fp
+
+
+def get_shape(x) -> tuple[int, ...]:
+  """The shape of a nested list.
+
+  >>> get_shape([[1, 2, 3], [4, 5, 6]])
+  (2, 3)
+  """
+  if not isinstance(x, (list, tuple)) and not hasattr(x, "__len__"): return ()
+  if isinstance(x, (str, bytes)): return ()
+  shapes = [get_shape(y) for y in x]
+  if not all_same(shapes): raise ValueError(f"inhomogeneous shape from {x}")
+  return (len(x),) + (shapes[0] if shapes else ())
+
+
+def strip_parens(s: str) -> str:
+  """The text without parentheses around all of it.
+
+  >>> strip_parens("(a+b)"), strip_parens("(a)+(b)")
+  ('a+b', '(a)+(b)')
+  """
+  if not (s.startswith("(") and s.endswith(")")): return s
+  depth = 0
+  for c in s[1:-1]:
+    depth += (c == "(") - (c == ")")
+    if depth < 0: return s
+  return s[1:-1]
+
+
+def canonicalize_strides(shape, strides) -> tuple:
+  """Strides with 0 for axes of size 1.
+
+  >>> canonicalize_strides((2, 1), (1, 7))
+  (1, 0)
+  """
+  return tuple(0 if n == 1 else st for n, st in zip(shape, strides))
+
+
+def perf_counter_us():
+  """The clock in microseconds, as a Decimal.
+
+  >>> perf_counter_us() > 0
+  True
+  """
+  import decimal
+  return decimal.Decimal(time.perf_counter_ns()) / 1000
+
+
+def stderr_log(msg: str):
+  """Writes to the standard error output at once.
+
+  >>> stderr_log("")
+  """
+  print(msg, end="", file=sys.stderr, flush=True)
+
+
+def system(cmd: str, **kwargs) -> str:
+  """What a shell command prints; RuntimeError when it fails.
+
+  >>> system("echo hello")
+  'hello'
+  """
+  import subprocess
+  done = subprocess.run(cmd, shell=True, capture_output=True, text=True, **kwargs)
+  if done.returncode: raise RuntimeError(f"[system] {cmd}: exit status {done.returncode}: {done.stderr.strip()}")
+  return done.stdout.strip()
+
+
+def wait_cond(cb: Callable, *args, value=True, timeout_ms: int = 10000, msg: str = "") -> bool:
+  """Calls cb until it returns `value`; TimeoutError after timeout_ms.
+
+  >>> wait_cond(lambda: True)
+  True
+  """
+  end = time.perf_counter() + timeout_ms * 1e-3
+  while (got := cb(*args)) != value:
+    if time.perf_counter() > end: raise TimeoutError(f"{msg}: timed out after {timeout_ms} ms, the value is {got}, expected {value}")
+  return got
+
+
+class disable_gc(contextlib.ContextDecorator):
+  """No garbage collection in a block.
+
+  >>> with disable_gc(): pass
+  """
+
+  def __enter__(self):
+    import gc
+    self.was_on = gc.isenabled()
+    gc.disable()
+
+  def __exit__(self, *exc):
+    import gc
+    if self.was_on: gc.enable()
+
+
+class count:
+  """Numbers from `start` on, which can be pickled.
+
+  >>> c = count(3)
+  >>> next(c), next(c)
+  (3, 4)
+  """
+
+  def __init__(self, start: int = 0, step: int = 1): self.n, self.step = start, step
+  def __iter__(self): return self
+  def __next__(self):
+    self.n += self.step
+    return self.n - self.step
+
+
+# Profiling: what a program marks itself.
+cpu_events: list = []
+
+
+class TracingKey(NamedTuple):
+  """A name for something in a profile.
+
+  >>> TracingKey("load").display_name
+  'load'
+  """
+  display_name: str
+  keys: tuple = ()
+  ret: Any = None
+
+
+class ProfileEvent:
+  """Something that a profile shows.
+
+  >>> isinstance(ProfilePointEvent("CPU", "start", 1), ProfileEvent)
+  True
+  """
+
+
+class ProfileRangeEvent(ProfileEvent):
+  """Work with a beginning and an end, in microseconds.
+
+  >>> ProfileRangeEvent("CPU", "load", 1, 2).en
+  2
+  """
+
+  def __init__(self, device: str, name: Any, st: Any, en: Any = None, is_copy: bool = False):
+    self.device, self.name, self.st, self.en, self.is_copy = device, name, st, en, is_copy
+
+
+class ProfilePointEvent(ProfileEvent):
+  """A moment.
+
+  >>> ProfilePointEvent("CPU", "start", 1).name
+  'start'
+  """
+
+  def __init__(self, device: str, name: str, key: Any, arg: dict | None = None, ts: Any = None):
+    self.device, self.name, self.key, self.arg, self.ts = device, name, key, arg or {}, perf_counter_us() if ts is None else ts
+
+
+@contextlib.contextmanager
+def cpu_profile(name, device: str = "WHIT", display: bool = True):
+  """Times a block; with PROFILE=1 it is added to `cpu_events`.
+
+  >>> with cpu_profile("load") as e: pass
+  >>> e.en >= e.st
+  True
+  """
+  event = ProfileRangeEvent(device, name, perf_counter_us())
+  try: yield event
+  finally:
+    event.en = perf_counter_us()
+    if display and ContextVar._cache["PROFILE"]: cpu_events.append(event)
+
+
+def profile_marker(name: str, color: str = "gray") -> None:
+  """Marks a moment; with PROFILE=1 it is added to `cpu_events`.
+
+  >>> profile_marker("epoch 1")
+  """
+  if ContextVar._cache["PROFILE"]: cpu_events.append(ProfilePointEvent("WHIT", "marker", None, {"name": name, "color": color}))
+
+
+# A cache of values on disk.
+VERSION = 1
+
+
+@functools.cache
+def db_connection():
+  """The SQLite database behind `diskcache`.
+
+  >>> db_connection().execute("select 1").fetchone()
+  (1,)
+  """
+  import sqlite3
+  cache_dir().mkdir(parents=True, exist_ok=True)
+  db = sqlite3.connect(cache_dir() / "python.db", timeout=60, isolation_level=None, check_same_thread=False)
+  db.execute("pragma journal_mode=wal")
+  db.execute("create table if not exists cache (tab text, key text, val blob, primary key (tab, key))")
+  return db
+
+
+def _disk_key(key) -> str: return repr(sorted(key.items()) if isinstance(key, dict) else key)
+
+
+def diskcache_get(table: str, key) -> Any:
+  """What was put under a key, or None.
+
+  >>> diskcache_get("nothing", "here") is None
+  True
+  """
+  if not ContextVar._cache["CACHELEVEL"]: return None
+  import pickle
+  row = db_connection().execute("select val from cache where tab = ? and key = ?", (f"{table}_{VERSION}", _disk_key(key))).fetchone()
+  return None if row is None else pickle.loads(row[0])
+
+
+def diskcache_put(table: str, key, val: Any, prepickled: bool = False):
+  """Keeps a value on disk, and returns it.
+
+  >>> diskcache_put("doc", {"a": 1}, [1, 2]), diskcache_get("doc", {"a": 1})
+  ([1, 2], [1, 2])
+  """
+  if not ContextVar._cache["CACHELEVEL"]: return val
+  import pickle
+  db_connection().execute("replace into cache values (?, ?, ?)", (f"{table}_{VERSION}", _disk_key(key), val if prepickled else pickle.dumps(val)))
+  return val
+
+
+def diskcache_clear():
+  """Forgets all values on disk.
+
+  >>> diskcache_clear()
+  """
+  db_connection().execute("delete from cache")
+
+
+def diskcache(func: Callable) -> Callable:
+  """Remembers a function's results on disk, by its arguments.
+
+  >>> @diskcache
+  ... def slow(x): return x + 1
+  >>> slow(3)
+  4
+  """
+  @functools.wraps(func)
+  def wrapper(*args, **kwargs):
+    import hashlib
+    key = hashlib.sha256(repr((func.__module__, func.__code__.co_code, func.__code__.co_consts, args, sorted(kwargs.items()))).encode()).hexdigest()
+    got = diskcache_get(f"cache_{func.__name__}", key)
+    return got if got is not None else diskcache_put(f"cache_{func.__name__}", key, func(*args, **kwargs))
+  return wrapper
+
+
+class Target(NamedTuple):
+  """A device with its renderer, as the flag DEV names them: DEVICE[:RENDERER[:ARCH]].
+
+  >>> Target.parse("CPU:LLVM").renderer
+  'LLVM'
+  """
+  device: str = ""
+  renderer: str = ""
+  arch: str = ""
+
+  @staticmethod
+  def parse(text: str) -> Target: return Target(*(text.split(":") + ["", "", ""])[:3])
+  def __str__(self): return ":".join(p for p in (self.device, self.renderer, self.arch) if p)
 
 
 GlobalCounters = _whit.GlobalCounters

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copyreg
+from typing import cast  # noqa: F401
 
 from whit import _whit
 from whit.dtype import _from_np_dtype, _to_np_dtype, dtypes  # noqa: F401

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from whit import _whit
+from whit.hints import missing
 
 JitError = _whit.JitError
 
@@ -29,3 +30,6 @@ class TinyJit(_whit.TinyJit):
     self.__wrapped__ = fxn
     self.__name__ = getattr(fxn, "__name__", "jit")
     self.__doc__ = getattr(fxn, "__doc__", None)
+
+
+def __getattr__(name: str): raise missing(__name__, name)

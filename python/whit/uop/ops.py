@@ -1,10 +1,11 @@
 """UOp, the node of every graph, and what goes with it."""
 from __future__ import annotations
 
-import copyreg, dataclasses, functools, math
-from typing import Any, Callable, Iterable
+import copyreg, functools, math
+from typing import Any, Callable, Iterable, NamedTuple
 
 from whit import _whit
+from whit.hints import missing
 from whit.dtype import Invalid, dtypes
 from whit.uop import GroupOp, Ops
 
@@ -31,8 +32,7 @@ def _reduce(u: UOp):
 copyreg.pickle(UOp, _reduce)
 
 
-@dataclasses.dataclass(frozen=True)
-class KernelInfo:
+class KernelInfo(NamedTuple):
   """What a kernel's SINK says about itself.
 
   >>> KernelInfo(name="mine").function_name
@@ -336,3 +336,9 @@ def buffers(u: UOp) -> list:
   2
   """
   return [x for x in u.toposort() if x.op is Ops.BUFFER]
+
+
+from whit.uop.upat import BottomUpGate, PatternMatcher, UPat, graph_rewrite, track_rewrites  # noqa: E402, F401
+
+
+def __getattr__(name: str): raise missing(__name__, name)

@@ -1,0 +1,93 @@
+"""What programs written for tinygrad may look for and whit does not have: each name with the way to do it here."""
+from __future__ import annotations
+
+import opcode, sys
+
+# By module (or "" for any), then by name; the text ends the sentence "... is not there: ".
+_HINTS = {
+  "whit.helpers": {
+    "CPU_COUNT": "NUM_CPU_THREADS is the number of threads", "IMAGE": "kernels over images need a GPU, which whit does not have yet",
+    "PCONTIG": "fusion is decided by costs; `docs/schedule.md`", "CHECK_OOB": "SPEC=1 verifies graphs", "CHUNK_SIZE": "it belongs to TinyFS, which whit does not have",
+    "amdgpu_disassemble": "whit has no AMD device", "fetch_fw": "whit loads no firmware", "RING": "sums over devices choose their algorithm themselves",
+  },
+  "whit.device": {
+    "LRUAllocator": "every Allocator keeps freed memory for reuse (flag LRU)", "MultiBuffer": "a tensor over several devices has one buffer on each",
+    "TinyELF": "a kernel's `library` is its object file", "HCQCompiled": "hardware queues are for GPUs, which whit does not have yet",
+    "DepsTracker": "the schedule orders kernels; see `whit.schedule`",
+  },
+  "whit.engine.realize": {
+    "ExecItem": "`whit.schedule.create_schedule(tensors).kernels` lists what runs", "get_kernel": "`whit.codegen.optimize(sink)` gives the optimised kernel",
+    "CompiledRunner": "`whit.engine.realize.get_runtime(device, sink)` is callable", "pm_beam": "BEAM is a flag",
+    "unwrap_multi": "a call works on one device", "resolve_params": "arguments of a call are buffers by slot",
+    "get_program": "`whit.codegen.to_program(sink)`",
+  },
+  "whit.engine.jit": {"MultiGraphRunner": "a replay is one list for all devices", "GraphRunner": "a replay is a list of calls in the core",
+                      "graph_class": "a replay is a list of calls in the core", "CapturedJit": "a TinyJit keeps its capture inside"},
+  "whit.schedule.memory": {"memory_planner": "the plan is part of the schedule; `memory_plan(schedule)` says what it takes"},
+  "whit.schedule": {"schedule_cache": "`whit.schedule.schedule_cache_size()` and `clear_schedule_cache()`",
+                    "create_schedule_with_vars": "`create_schedule(tensors)`; variables are bound when it runs"},
+  "whit.codegen": {"line_rewrite": "`whit.codegen.lower(sink)` gives the LINEAR", "pm_linearize_cleanups": "`whit.codegen.lower(sink)` gives the LINEAR",
+                   "do_devectorize": "lanes are vectors of the IR (LANES, VEC) up to the renderer"},
+  "whit.uop.ops": {
+    "TrackedPatternMatcher": "`track_rewrites(fn)` records every rewrite", "RewriteTrace": "`track_rewrites(fn)` records every rewrite",
+    "upat_interpret": "patterns run in the C++ engine", "deconstruct_function": "patterns run in the C++ engine",
+    "ParamArg": "a PARAM's arg is (slot, dims...)", "ProgramInfo": "a PROGRAM's arg is (name, launch extent, scratch bytes, least part, variables...)",
+    "rewrite_group": "`track_rewrites(fn)` records every rewrite", "shape_to_shape_arg": "shapes are numbers in a node's arg",
+  },
+}
+# Modules that are not there.
+_MODULES = {
+  "nn.torch": "whit is no PyTorch backend; arrays go both ways by dlpack (`Tensor.from_dlpack`, `torch.from_dlpack`)",
+  "runtime": "devices are part of the core; `whit.device`", "runtime.graph": "a replay is a list of calls in the core", "runtime.autogen": "whit binds no driver from Python",
+  "runtime.ops_amd": "whit has no AMD device yet", "runtime.ops_nv": "whit has no NV device yet", "runtime.ops_cuda": "whit has no CUDA device yet",
+  "runtime.ops_metal": "whit has no METAL device yet", "runtime.ops_webgpu": "whit has no WEBGPU device yet", "runtime.ops_cl": "whit has no CL device yet",
+  "runtime.ops_qcom": "whit has no QCOM device yet", "runtime.ops_dsp": "whit has no DSP device yet",
+  "renderer.ptx": "whit has no CUDA device yet", "renderer.wgsl": "whit has no WEBGPU device yet", "renderer.nir": "whit has no Mesa renderer",
+  "viz": "`track_rewrites(fn)` records every rewrite, `print(uop)` shows a graph", "extra": "it is no part of the package; take the file along with the program",
+  "uop.spec": "`uop.find_illegal(level)` says what breaks the rules of docs/ir.md", "uop.validate": "the rules are proved by whit's own tests",
+  "uop.divandmod": "`whit.uop.symbolic.index` is the table of index arithmetic", "uop.weak": "weak dtypes are resolved by the core",
+  "codegen.opt.search": "BEAM is a flag", "codegen.opt.heuristic": "`whit.codegen.optimize(sink)`", "codegen.late": "`whit.codegen.lower(sink)`",
+  "schedule.rangeify": "`whit.schedule.create_schedule(tensors)`", "schedule.indexing": "`whit.schedule.create_schedule(tensors)`",
+  "schedule.multi": "tensors over several devices are split by the core", "engine.memory": "`whit.schedule.create_schedule(tensors).stats` says what the plan takes",
+  "shape": "movement ops are nodes of the graph", "ops": "`whit.uop.ops`", "lazy": "`Tensor.uop` is the graph", "features": "it is gone there too",
+  "mlops": "gradients are rules of the core (`docs/adding-an-op.md`)", "graph": "`print(tensor.uop)` shows a graph", "jit": "`whit.engine.jit`",
+}
+
+
+def _text(module: str, name: str) -> str:
+  known = _HINTS.get(module, {}).get(name) or (_MODULES.get(name) if module == "whit" else None)
+  return f"{module}.{name} is not there" + (f": {known}" if known else "")
+
+
+def missing(module: str, name: str) -> Exception:
+  """The error for a name that a module does not have; for its `__getattr__`: an ImportError where it is imported by name.
+
+  >>> print(missing("whit.engine.realize", "CompiledRunner"))
+  whit.engine.realize.CompiledRunner is not there: `whit.engine.realize.get_runtime(device, sink)` is callable
+  """
+  # `from module import name` forgets an AttributeError's text, so that it gets the ImportError at once.
+  frame = sys._getframe(2)
+  imported = frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == opcode.opmap["IMPORT_FROM"]
+  return ImportError(_text(module, name), name=module) if imported else AttributeError(_text(module, name))
+
+
+def missing_module(name: str) -> ModuleNotFoundError:
+  """The error for a module that whit does not have; `name` with its package.
+
+  >>> print(missing_module("tinygrad.lazy"))
+  No module named 'tinygrad.lazy': `Tensor.uop` is the graph
+  """
+  path = name.partition(".")[2]
+  known = next((hint for m, hint in _MODULES.items() if path == m or path.startswith(m + ".")), "whit has no such part")
+  return ModuleNotFoundError(f"No module named '{name}': {known}", name=name)
+
+
+class _Finder:
+  """Asked last: says why a module of whit is not there."""
+
+  def find_spec(self, name, path=None, target=None):
+    if name.startswith("whit.") and not name.startswith("whit._whit"): raise missing_module(name)
+    return None
+
+
+sys.meta_path.append(_Finder())  # type: ignore[arg-type]

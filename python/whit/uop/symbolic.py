@@ -1,0 +1,15 @@
+"""The rule tables of the core that simplify arithmetic, as PatternMatchers."""
+from whit import _whit
+from whit.hints import missing
+from whit.uop.upat import PatternMatcher
+
+
+def _core(name: str) -> PatternMatcher: return PatternMatcher(_rules=_whit.core_rules(name))
+
+
+algebra, index, gate, cast, movement = (_core(n) for n in ("algebra", "index", "gate", "cast", "movement"))
+symbolic = sym = _core("symbolic")
+symbolic_simple = algebra
+
+
+def __getattr__(name: str): raise missing(__name__, name)
