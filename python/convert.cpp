@@ -197,7 +197,9 @@ IntList to_ints(nb::handle h, const char* what) {
   return out;
 }
 
-IntList to_ints_args(nb::args args, const char* what, int64_t none_value) {
+nb::tuple joined(nb::handle first, nb::args rest) { return nb::tuple(nb::make_tuple(first) + nb::object(rest)); }
+
+IntList to_ints_args(nb::tuple args, const char* what, int64_t none_value) {
   auto convert = [&](nb::handle seq) {
     Dims out;
     for (nb::handle x : nb::borrow<nb::sequence>(seq)) {

@@ -46,7 +46,9 @@ std::optional<std::string> to_device(nb::handle h);
 int64_t to_int(nb::handle h, const char* what);
 IntList to_ints(nb::handle h, const char* what);
 /// `f(1, 2)` or `f((1, 2))`; None entries become `none_value`.
-IntList to_ints_args(nb::args args, const char* what, int64_t none_value = -1);
+IntList to_ints_args(nb::tuple args, const char* what, int64_t none_value = -1);
+/// All arguments of a function whose first one has a name: `f(shape, *args)`.
+nb::tuple joined(nb::handle first, nb::args rest);
 Axes to_axes(nb::handle h);
 IntTuple to_tuple(const Shape& shape);
 

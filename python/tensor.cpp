@@ -9,6 +9,13 @@ TensorOptions options(nb::handle device, nb::handle dtype, bool buffer = true) {
   return {.device = to_device(device), .dtype = to_optional_dtype(dtype), .buffer = buffer};
 }
 
+// requires_grad=, as PyTorch's programs say is_param.
+Tensor with_grad(Tensor t, nb::handle requires_grad) {
+  if (!requires_grad.is_none()) t.is_param_(nb::cast<bool>(requires_grad));
+  return t;
+}
+#define WHIT_GRAD nb::arg("requires_grad") = nb::none()
+
 using Pair = std::pair<int64_t, int64_t>;
 
 // None, or (begin, end), for each axis.
@@ -26,7 +33,7 @@ std::vector<std::optional<Pair>> to_pairs(nb::handle h, const char* op) {
   return out;
 }
 
-std::vector<std::optional<int64_t>> to_optional_ints(nb::args args, const char* op) {
+std::vector<std::optional<int64_t>> to_optional_ints(nb::tuple args, const char* op) {
   std::vector<std::optional<int64_t>> out;
   nb::object seq = args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr()))
                        ? nb::object(args[0])
@@ -90,12 +97,11 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
   nb::class_<Slice>(m, "Slice").def(nb::init<>());
   t.def(
       "__init__",
-      [](Tensor* self, nb::handle data, nb::handle device, nb::handle dtype, nb::handle) {
+      [](Tensor* self, nb::handle data, nb::handle device, nb::handle dtype, nb::handle grad) {
         if (nb::isinstance<nb::str>(dtype)) to_dtype(dtype);
-        new (self) Tensor(make_tensor(data, device, dtype));
+        new (self) Tensor(with_grad(make_tensor(data, device, dtype), grad));
       },
-      nb::arg("data").none(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(),
-      nb::arg("requires_grad") = nb::none());
+      nb::arg("data").none(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(), WHIT_GRAD);
 
   // What it is
   t.def_prop_ro("uop", [](const Tensor& x) { return x.uop(); })
@@ -150,22 +156,17 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           nb::for_setter(nb::arg("grad").none()));
 
   // Running
-  t.def("realize",
-        [](nb::object self, nb::args rest, nb::kwargs) -> TensorObject {
-          std::vector<Tensor> all = collect(&nb::cast<Tensor&>(self), rest, "realize");
-          unlocked([&] { Tensor::realize_all(all); });
-          return self;
-        })
+  t.def(
+       "realize",
+       [](nb::object self, nb::args rest, bool) -> TensorObject {
+         std::vector<Tensor> all = collect(&nb::cast<Tensor&>(self), rest, "realize");
+         unlocked([&] { Tensor::realize_all(all); });
+         return self;
+       },
+       nb::arg("lst"), nb::kw_only(), nb::arg("do_update_stats") = true)
       .def("numpy", &to_numpy)
       .def("tolist", &to_list)
       .def("item", &to_item)
-      .def("data",
-           [](const Tensor& x) -> AnyObject {
-             WHIT_USER(!is_fp8(x.dtype()) && x.dtype() != DType::BFloat16, Assertion,
-                       "[data] Python has no format for {}; cast it first", name(x.dtype()));
-             nb::object a = to_numpy(x);
-             return nb::object(nb::steal(PyMemoryView_FromObject(a.ptr())));
-           })
       .def("__array__", [](const Tensor& x, nb::args, nb::kwargs) { return to_numpy(x); })
       .def(
           "backward",
@@ -176,15 +177,14 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           nb::arg("gradient") = nb::none())
       .def(
           "gradient",
-          [](const Tensor& x, nb::args targets, nb::handle gradient, bool materialize) -> TensorList {
-            (void)materialize;
+          [](const Tensor& x, nb::args targets, nb::handle gradient) -> TensorList {
             std::vector<Tensor> ts = collect(nullptr, targets, "gradient");
             nb::list out;
             for (const Tensor& g : x.gradient(ts, gradient.is_none() ? Tensor() : to_tensor(gradient, "gradient")))
               out.append(g);
             return out;
           },
-          nb::arg("targets"), nb::kw_only(), nb::arg("gradient") = nb::none(), nb::arg("materialize_grads") = false);
+          nb::arg("targets"), nb::kw_only(), nb::arg("gradient") = nb::none());
 
   // State
   t.def(
@@ -215,177 +215,171 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           [](nb::object self, nb::handle d) -> TensorObject { return nb::cast<Tensor&>(self).to_(to_device(d)), self; },
           nb::arg("device").none());
 
-  // Creation
+  // Creation. EXPR sees `shape` and `o`; MORE are the parameters between shape and device.
+  const nb::object int32 = dtype_object(DType::Int32);
+  const auto device = nb::arg("device") = nb::none(), dtype = nb::arg("dtype") = nb::none();
+#define WHIT_MAKE(NAME, FLAG, EXPR)                                          \
+  def_static(                                                                \
+      #NAME,                                                                 \
+      [](nb::args s, nb::handle d, nb::handle dt, bool flag, nb::handle g) { \
+        const IntList shape = to_ints_args(s, #NAME);                        \
+        const TensorOptions o = options(d, dt, flag);                        \
+        return with_grad(EXPR, g);                                           \
+      },                                                                     \
+      nb::arg("shape"), nb::kw_only(), device, dtype, nb::arg(FLAG) = true, WHIT_GRAD)
+#define WHIT_MAKE_BY(NAME, A, A_VALUE, B, B_VALUE, EXPR)                                          \
+  def_static(                                                                                     \
+      #NAME,                                                                                      \
+      [](nb::args s, double a, double b, nb::handle d, nb::handle dt, bool, nb::handle g) {       \
+        const IntList shape = to_ints_args(s, #NAME);                                             \
+        const TensorOptions o = options(d, dt);                                                   \
+        return with_grad(EXPR, g);                                                                \
+      },                                                                                          \
+      nb::arg("shape"), nb::kw_only(), nb::arg(A) = A_VALUE, nb::arg(B) = B_VALUE, device, dtype, \
+      nb::arg("contiguous") = true, WHIT_GRAD)
+#define WHIT_KAIMING(NAME)                                                            \
+  def_static(                                                                         \
+      #NAME,                                                                          \
+      [](nb::args s, double a, nb::handle d, nb::handle dt, bool, nb::handle g) {     \
+        return with_grad(Tensor::NAME(to_ints_args(s, #NAME), a, options(d, dt)), g); \
+      },                                                                              \
+      nb::arg("shape"), nb::kw_only(), nb::arg("a") = 0.01, device, dtype, nb::arg("contiguous") = true, WHIT_GRAD)
+#define WHIT_LIKE(NAME, FLAG, ...)                                                \
+  def(                                                                            \
+      #NAME,                                                                      \
+      [](const Tensor& x, nb::handle dt, nb::handle d, bool flag, nb::handle g) { \
+        return with_grad(x.NAME(options(d, dt, flag)), g);                        \
+      },                                                                          \
+      __VA_ARGS__, nb::arg(FLAG) = true, WHIT_GRAD)
+  t.WHIT_MAKE(zeros, "buffer", Tensor::zeros(shape, o))
+      .WHIT_MAKE(ones, "buffer", Tensor::ones(shape, o))
+      .WHIT_MAKE(rand, "contiguous", Tensor::rand(shape, o))
+      .WHIT_MAKE(randn, "contiguous", Tensor::randn(shape, o))
+      .WHIT_MAKE(scaled_uniform, "contiguous", Tensor::scaled_uniform(shape, o))
+      .WHIT_MAKE(glorot_uniform, "contiguous", Tensor::glorot_uniform(shape, o))
+      .WHIT_MAKE_BY(normal, "mean", 0.0, "std", 1.0, Tensor::normal(shape, a, b, o))
+      .WHIT_MAKE_BY(uniform, "low", 0.0, "high", 1.0, Tensor::uniform(shape, a, b, o))
+      .WHIT_KAIMING(kaiming_uniform)
+      .WHIT_KAIMING(kaiming_normal)
+      .WHIT_LIKE(zeros_like, "buffer", nb::kw_only(), dtype, device)
+      .WHIT_LIKE(ones_like, "buffer", nb::kw_only(), dtype, device)
+      .WHIT_LIKE(rand_like, "contiguous", nb::kw_only(), dtype, device)
+      .WHIT_LIKE(randn_like, "contiguous", dtype, nb::kw_only(), device);
+#undef WHIT_MAKE
+#undef WHIT_MAKE_BY
+#undef WHIT_KAIMING
+#undef WHIT_LIKE
+  for (const char* name : {"empty", "invalids"})
+    t.def_static(
+        name,
+        [](nb::args s, nb::handle d, nb::handle dt, nb::handle g) {
+          return with_grad(Tensor::empty(to_ints_args(s, "empty"), options(d, dt)), g);
+        },
+        nb::arg("shape"), nb::kw_only(), device, dtype, WHIT_GRAD);
   t.def_static(
-       "empty",
-       [](nb::args s, nb::handle d, nb::handle dt) { return Tensor::empty(to_ints_args(s, "empty"), options(d, dt)); },
-       nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none())
-      .def_static(
-          "full",
-          [](nb::handle s, nb::handle v, nb::handle dt, nb::handle d, bool buffer) {
-            return Tensor::full(to_ints(s, "full"), to_tensor(v, "full"), options(d, dt, buffer));
-          },
-          nb::arg("shape"), nb::arg("fill_value"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
-          nb::arg("buffer") = true)
-      .def_static(
-          "zeros",
-          [](nb::args s, nb::handle d, nb::handle dt, bool b) {
-            return Tensor::zeros(to_ints_args(s, "zeros"), options(d, dt, b));
-          },
-          nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(),
-          nb::arg("buffer") = true)
-      .def_static(
-          "ones",
-          [](nb::args s, nb::handle d, nb::handle dt, bool b) {
-            return Tensor::ones(to_ints_args(s, "ones"), options(d, dt, b));
-          },
-          nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(),
-          nb::arg("buffer") = true)
-      .def(
-          "empty_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.empty_like(options(d, dt)); },
-          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none())
+       "full",
+       [](nb::handle s, nb::handle v, nb::handle dt, nb::handle d, bool buffer, nb::handle g) {
+         return with_grad(Tensor::full(to_ints(s, "full"), to_tensor(v, "full"), options(d, dt, buffer)), g);
+       },
+       nb::arg("shape"), nb::arg("fill_value"), dtype, device, nb::arg("buffer") = true, nb::kw_only(), WHIT_GRAD)
       .def(
           "full_like",
           [](const Tensor& x, nb::handle v, nb::handle dt, nb::handle d, bool b) {
             return x.full_like(to_tensor(v, "full_like"), options(d, dt, b));
           },
-          nb::arg("fill_value"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
-          nb::arg("buffer") = true)
+          nb::arg("fill_value"), dtype, device, nb::arg("buffer") = true)
       .def(
-          "zeros_like",
-          [](const Tensor& x, nb::handle dt, nb::handle d, bool b) { return x.zeros_like(options(d, dt, b)); },
-          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("buffer") = true)
-      .def(
-          "ones_like",
-          [](const Tensor& x, nb::handle dt, nb::handle d, bool b) { return x.ones_like(options(d, dt, b)); },
-          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("buffer") = true)
+          "empty_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.empty_like(options(d, dt)); },
+          dtype, device)
       .def(
           "const_like",
           [](const Tensor& x, nb::handle v, nb::handle dt) {
             return x.const_like(to_tensor(v, "const_like"), to_optional_dtype(dt));
           },
-          nb::arg("b"), nb::arg("dtype") = nb::none())
+          nb::arg("b"), dtype)
       .def_static(
-          "const", [](nb::handle v, nb::handle dt) { return make_tensor(v, nb::none(), dt); }, nb::arg("b"),
-          nb::arg("dtype") = nb::none())
-      .def_static("arange", &arange, nb::arg("start"), nb::arg("stop") = nb::none(), nb::arg("step") = 1,
-                  nb::arg("dtype") = nb::none())
+          "const", [](nb::handle v, nb::handle dt) { return make_tensor(v, nb::none(), dt); }, nb::arg("b"), dtype)
+      .def_static("arange", &arange, nb::arg("start"), nb::arg("stop") = nb::none(), nb::arg("step") = 1, dtype)
       .def_static(
           "linspace",
           [](nb::handle a, nb::handle b, int64_t n, nb::handle dt) {
             return Tensor::linspace(nb::cast<double>(nb::float_(a)), nb::cast<double>(nb::float_(b)), n,
                                     to_optional_dtype(dt));
           },
-          nb::arg("start"), nb::arg("stop"), nb::arg("steps"), nb::arg("dtype") = nb::none())
+          nb::arg("start"), nb::arg("stop"), nb::arg("steps"), dtype)
       .def_static(
           "eye",
           [](int64_t n, std::optional<int64_t> k, nb::handle dt) { return Tensor::eye(n, k, to_optional_dtype(dt)); },
-          nb::arg("n"), nb::arg("m") = nb::none(), nb::arg("dtype") = nb::none())
+          nb::arg("n"), nb::arg("m") = nb::none(), dtype)
       .def_static(
           "from_blob",
           [](uintptr_t ptr, nb::handle s, nb::handle d, nb::handle dt) {
             return Tensor::from_blob(reinterpret_cast<void*>(ptr), to_ints(s, "from_blob"), options(d, dt));
           },
-          nb::arg("ptr"), nb::arg("shape"), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none());
-
-  // Random
-#define WHIT_RANDOM(NAME)                                                                             \
-  def_static(                                                                                         \
-      #NAME,                                                                                          \
-      [](nb::args s, nb::handle d, nb::handle dt, bool) {                                             \
-        return Tensor::NAME(to_ints_args(s, #NAME), options(d, dt));                                  \
-      },                                                                                              \
-      nb::arg("shape"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none(), \
-      nb::arg("contiguous") = true)
-  t.def_static(
-       "manual_seed", [](int64_t s) { Tensor::manual_seed(static_cast<uint64_t>(s)); }, nb::arg("seed") = 0)
+          nb::arg("ptr"), nb::arg("shape"), nb::kw_only(), device, dtype)
+      .def_static(
+          "manual_seed", [](int64_t s) { Tensor::manual_seed(static_cast<uint64_t>(s)); }, nb::arg("seed") = 0)
       .def_static("random_bits", &Tensor::random_bits, nb::arg("key"), nb::arg("counter"), nb::arg("num"))
-      .WHIT_RANDOM(rand)
-      .WHIT_RANDOM(randn)
-      .WHIT_RANDOM(scaled_uniform)
-      .WHIT_RANDOM(glorot_uniform);
-#undef WHIT_RANDOM
-  t.def_static(
-       "randint",
-       [](nb::args s, nb::handle low, nb::handle high, nb::handle dt, nb::handle d, bool) {
-         if (!PyLong_Check(low.ptr()) || !PyLong_Check(high.ptr()))
-           raise(ErrorKind::Type, "[randint] low and high must be integers");
-         return Tensor::randint(to_ints_args(s, "randint"), {.low = to_int(low, "randint"),
-                                                             .high = to_int(high, "randint"),
-                                                             .dtype = to_optional_dtype(dt),
-                                                             .device = to_device(d)});
-       },
-       nb::arg("shape"), nb::kw_only(), nb::arg("low") = 0, nb::arg("high") = 10, nb::arg("dtype") = nb::none(),
-       nb::arg("device") = nb::none(), nb::arg("contiguous") = true)
       .def_static(
-          "normal",
-          [](nb::args s, double mean, double std, nb::handle d, nb::handle dt, bool) {
-            return Tensor::normal(to_ints_args(s, "normal"), mean, std, options(d, dt));
+          "randint",
+          [](nb::args s, nb::handle low, nb::handle high, nb::handle dt, nb::handle d, bool) {
+            if (!PyLong_Check(low.ptr()) || !PyLong_Check(high.ptr()))
+              raise(ErrorKind::Type, "[randint] low and high must be integers");
+            return Tensor::randint(to_ints_args(s, "randint"), {.low = to_int(low, "randint"),
+                                                                .high = to_int(high, "randint"),
+                                                                .dtype = to_optional_dtype(dt),
+                                                                .device = to_device(d)});
           },
-          nb::arg("shape"), nb::kw_only(), nb::arg("mean") = 0.0, nb::arg("std") = 1.0, nb::arg("device") = nb::none(),
-          nb::arg("dtype") = nb::none(), nb::arg("contiguous") = true)
+          nb::arg("shape"), nb::kw_only(), nb::arg("low") = 0, nb::arg("high") = 10, nb::arg("dtype").none() = int32,
+          device, nb::arg("contiguous") = true)
       .def_static(
-          "uniform",
-          [](nb::args s, double low, double high, nb::handle d, nb::handle dt, bool) {
-            return Tensor::uniform(to_ints_args(s, "uniform"), low, high, options(d, dt));
-          },
-          nb::arg("shape"), nb::kw_only(), nb::arg("low") = 0.0, nb::arg("high") = 1.0, nb::arg("device") = nb::none(),
-          nb::arg("dtype") = nb::none(), nb::arg("contiguous") = true)
-      .def_static(
-          "kaiming_uniform",
-          [](nb::args s, double a, nb::handle d, nb::handle dt) {
-            return Tensor::kaiming_uniform(to_ints_args(s, "kaiming_uniform"), a, options(d, dt));
-          },
-          nb::arg("shape"), nb::kw_only(), nb::arg("a") = 0.01, nb::arg("device") = nb::none(),
-          nb::arg("dtype") = nb::none())
-      .def_static(
-          "kaiming_normal",
-          [](nb::args s, double a, nb::handle d, nb::handle dt) {
-            return Tensor::kaiming_normal(to_ints_args(s, "kaiming_normal"), a, options(d, dt));
-          },
-          nb::arg("shape"), nb::kw_only(), nb::arg("a") = 0.01, nb::arg("device") = nb::none(),
-          nb::arg("dtype") = nb::none())
-      .def_static(
-          "randperm", [](int64_t n, nb::handle d, nb::handle dt) { return Tensor::randperm(n, options(d, dt)); },
-          nb::arg("n"), nb::arg("device") = nb::none(), nb::arg("dtype") = nb::none())
-      .def(
-          "rand_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.rand_like(options(d, dt)); },
-          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none())
-      .def(
-          "randn_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.randn_like(options(d, dt)); },
-          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none())
+          "randperm", [](int64_t n, nb::handle d, nb::handle dt, bool) { return Tensor::randperm(n, options(d, dt)); },
+          nb::arg("n"), device, nb::arg("dtype").none() = int32, nb::kw_only(), nb::arg("contiguous") = true)
       .def("multinomial", &Tensor::multinomial, nb::arg("num_samples") = 1, nb::arg("replacement") = false)
       .def("dropout", &Tensor::dropout, nb::arg("p") = 0.5);
 
   // Movement
-  t.def("reshape",
-        [](const Tensor& x, nb::args a) {
-          // None keeps the axis.
-          nb::object seq = a.size() == 1 && (PyTuple_Check(a[0].ptr()) || PyList_Check(a[0].ptr())) ? nb::object(a[0])
-                                                                                                    : nb::object(a);
-          Dims dims;
-          size_t i = 0;
-          for (nb::handle h : nb::borrow<nb::iterable>(seq)) {
-            if (h.is_none())
-              dims.push_back(x.size(static_cast<int64_t>(i)));
-            else
-              dims.push_back(to_ints(h, "reshape")[0]);
-            ++i;
-          }
-          return x.reshape(dims);
-        })
-      .def("view", [](const Tensor& x, nb::args a) { return x.reshape(to_ints_args(a, "view")); })
-      .def("expand", [](const Tensor& x, nb::args a) { return x.expand(to_ints_args(a, "expand")); })
-      .def("permute", [](const Tensor& x, nb::args a) { return x.permute(to_ints_args(a, "permute")); })
-      .def("flip", [](const Tensor& x, nb::args a) { return x.flip(to_ints_args(a, "flip")); })
+  auto reshape = [](const Tensor& x, nb::handle shape, nb::args rest) {
+    // None keeps the axis.
+    nb::tuple a = joined(shape, rest);
+    nb::object seq =
+        a.size() == 1 && (PyTuple_Check(a[0].ptr()) || PyList_Check(a[0].ptr())) ? nb::object(a[0]) : nb::object(a);
+    Dims dims;
+    size_t i = 0;
+    for (nb::handle h : nb::borrow<nb::iterable>(seq)) {
+      if (h.is_none())
+        dims.push_back(x.size(static_cast<int64_t>(i)));
+      else
+        dims.push_back(to_ints(h, "reshape")[0]);
+      ++i;
+    }
+    return x.reshape(dims);
+  };
+#define WHIT_INTS(NAME, FIRST, EXPR)                         \
+  def(                                                       \
+      #NAME,                                                 \
+      [](const Tensor& x, nb::handle first, nb::args rest) { \
+        const nb::tuple a = joined(first, rest);             \
+        return EXPR;                                         \
+      },                                                     \
+      nb::arg(FIRST).none(), nb::arg("args"))
+  t.def("reshape", reshape, nb::arg("shape").none(), nb::arg("args"))
+      .def("view", reshape, nb::arg("shape").none(), nb::arg("args"))
+      .WHIT_INTS(expand, "shape", x.expand(to_ints_args(a, "expand")))
+      .WHIT_INTS(permute, "order", x.permute(to_ints_args(a, "permute")))
+      .WHIT_INTS(flip, "axis", x.flip(to_ints_args(a, "flip")))
+      .WHIT_INTS(repeat, "repeats", x.repeat(to_ints_args(a, "repeat")))
+      .WHIT_INTS(shrink_to, "shape", x.shrink_to(to_optional_ints(a, "shrink_to")))
+#undef WHIT_INTS
       .def(
           "shrink", [](const Tensor& x, nb::handle a) { return x.shrink(to_pairs(a, "shrink")); }, nb::arg("arg"))
-      .def("shrink_to", [](const Tensor& x, nb::args a) { return x.shrink_to(to_optional_ints(a, "shrink_to")); })
       .def("pad", &pad, nb::arg("padding"), nb::arg("mode") = "constant", nb::arg("value") = 0.0)
       .def(
           "pad_to",
-          [](const Tensor& x, nb::args a, double value) { return x.pad_to(to_optional_ints(a, "pad_to"), value); },
-          nb::arg("shape"), nb::kw_only(), nb::arg("value") = 0.0)
+          [](const Tensor& x, nb::handle first, nb::args rest, double value) {
+            return x.pad_to(to_optional_ints(joined(first, rest), "pad_to"), value);
+          },
+          nb::arg("shape").none(), nb::arg("args"), nb::arg("value") = 0)
       .def("squeeze", &Tensor::squeeze, nb::arg("dim") = nb::none())
       .def("unsqueeze", &Tensor::unsqueeze, nb::arg("dim"))
       .def("transpose", &Tensor::transpose, nb::arg("dim0") = 1, nb::arg("dim1") = 0)
@@ -394,12 +388,14 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           "unflatten",
           [](const Tensor& x, int64_t dim, nb::handle s) { return x.unflatten(dim, to_ints(s, "unflatten")); },
           nb::arg("dim"), nb::arg("sizes"))
-      .def("rearrange",
-           [](const Tensor& x, const std::string& formula, nb::kwargs sizes) {
-             std::vector<std::pair<std::string, int64_t>> s;
-             for (auto [k, v] : sizes) s.emplace_back(nb::cast<std::string>(k), to_int(v, "rearrange"));
-             return x.rearrange(formula, s);
-           })
+      .def(
+          "rearrange",
+          [](const Tensor& x, const std::string& formula, nb::kwargs sizes) {
+            std::vector<std::pair<std::string, int64_t>> s;
+            for (auto [k, v] : sizes) s.emplace_back(nb::cast<std::string>(k), to_int(v, "rearrange"));
+            return x.rearrange(formula, s);
+          },
+          nb::arg("formula"), nb::arg("sizes"))
       .def(
           "split",
           [](const Tensor& x, nb::handle s, int64_t dim) {
@@ -426,7 +422,6 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
       .def(
           "stack", [](const Tensor& x, nb::args a, int64_t dim) { return Tensor::stack(collect(&x, a, "stack"), dim); },
           nb::arg("args"), nb::kw_only(), nb::arg("dim") = 0)
-      .def("repeat", [](const Tensor& x, nb::args a) { return x.repeat(to_ints_args(a, "repeat")); })
       .def("repeat_interleave", &Tensor::repeat_interleave, nb::arg("repeats"), nb::arg("dim") = nb::none())
       .def(
           "roll",

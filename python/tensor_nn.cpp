@@ -65,6 +65,16 @@ void bind_tensor_nn(TensorClass& t) {
           "svd", [](const Tensor& x, bool full) { return tensors_to_tuple(x.svd(full)); },
           nb::arg("full_matrices") = true)
       .def(
+          "keccak",
+          [](const Tensor& x, nb::handle cfg) {
+            if (nb::isinstance<nb::str>(cfg)) return x.keccak(nb::cast<std::string_view>(cfg));
+            const IntList pair = to_ints(cfg, "keccak");
+            WHIT_USER(pair.size() == 2, Value, "[keccak] {} numbers; expected a name or (rate, suffix)", pair.size());
+            return x.keccak(pair[0], pair[1]);
+          },
+          nb::arg("cfg") = "sha3_256")
+      .def("hash", &Tensor::hash)
+      .def(
           "newton_schulz",
           [](const Tensor& x, int64_t steps, nb::handle params, double eps) {
             std::vector<double> p;

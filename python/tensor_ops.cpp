@@ -213,8 +213,12 @@ void bind_tensor_ops(TensorClass& t) {
             return nb::cast(nb::cast<Tensor&>(self).const_like(to_tensor(x, "ufix")));
           },
           nb::arg("x"))
-      .def("usum", [](const Tensor& a, nb::args r) { return r.size() ? a.add(fold(r, "usum", &Tensor::add)) : a; })
-      .def("uprod", [](const Tensor& a, nb::args r) { return r.size() ? a.mul(fold(r, "uprod", &Tensor::mul)) : a; });
+      .def(
+          "usum", [](const Tensor& a, nb::args r) { return r.size() ? a.add(fold(r, "usum", &Tensor::add)) : a; },
+          nb::arg("uops"))
+      .def(
+          "uprod", [](const Tensor& a, nb::args r) { return r.size() ? a.mul(fold(r, "uprod", &Tensor::mul)) : a; },
+          nb::arg("uops"));
 
   // operators
   dunder<&Tensor::add>(t, "__add__", "__radd__");

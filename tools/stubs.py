@@ -5,6 +5,7 @@ Run it with the Python of .venv after a build of the module (`PRESET=python ./de
 right here: inside Tensor, `int`, `float` and `bool` are methods, and the exceptions are defined rather than imported.
 """
 import difflib
+import importlib
 import importlib.util
 import inspect
 import pathlib
@@ -27,8 +28,11 @@ def generate() -> str:
     errors = "\n".join(f"class {name}(RuntimeError): ..." for name in ("CompileError", "DeviceError", "InternalError", "JitError"))
     text, n = re.subn(r"from whit import \(\n(?: +\w+Error as \w+Error,?\n)+\)\n", f"\n\n{errors}\n", text)
     assert n == 1, "the import of the exceptions has changed"
-    at = re.compile(r"^\S", re.M).search(text, text.index("class UOp:") + 1).start()
-    text = text[:at].rstrip() + "\n\n" + "\n\n".join(added_methods()) + "\n\n" + text[at:]
+    sys.path.insert(0, str(ROOT / "python"))
+    for module in ("whit.uop.ops", "whit.surface"):
+        cls, names = (getattr(importlib.import_module(module), n) for n in ("EXTENDED", "added"))
+        at = re.compile(r"^\S", re.M).search(text, text.index(f"class {cls.__name__}:") + 1).start()
+        text = text[:at].rstrip() + "\n\n" + "\n\n".join(added_methods(cls, names)) + "\n\n" + text[at:]
     at = text.index("class Tensor:")
     end = re.compile(r"^\S", re.M).search(text, at + 1).start()
     body = re.sub(r"(?<!def )\b(int|float|bool)\b", r"builtins.\1", text[at:end])
@@ -36,12 +40,10 @@ def generate() -> str:
             "import builtins\n" + text[:at] + body + text[end:]).rstrip() + "\n"
 
 
-def added_methods():
-    """The methods of UOp that are written in Python."""
-    sys.path.insert(0, str(ROOT / "python"))
-    from whit.uop.ops import UOp, added
-    for name in added:
-        value = inspect.getattr_static(UOp, name)
+def added_methods(cls, names):
+    """The methods of a class that are written in Python."""
+    for name in names:
+        value = inspect.getattr_static(cls, name)
         kind = {property: "    @property\n", staticmethod: "    @staticmethod\n"}.get(type(value), "")
         function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
         signature, types = inspect.signature(function), {}
@@ -55,7 +57,7 @@ def added_methods():
             if p.kind is p.KEYWORD_ONLY and not any(q.startswith("*") for q in params): params.append("*")
             params.append(stars + text + (" = ..." if p.default is not p.empty else ""))
         result = signature.return_annotation if isinstance(signature.return_annotation, str) else "Any"
-        result = {"dict": "dict[UOp, None]", "list": "list[UOp]"}.get(result, result)
+        result = {"dict": "dict[UOp, None]", "list": f"list[{cls.__name__}]"}.get(result, result)
         if star_self: params.insert(0, "self")  # also called on the class, with all operands
         yield f"{kind}    def {name}({', '.join(params)}) -> {result}: ..."
 

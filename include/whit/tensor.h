@@ -209,6 +209,22 @@ class Tensor {
   /// Accumulates into grad() of every live float tensor with a device that this depends on.
   const Tensor& backward(const Tensor& gradient = {}) const;
 
+  // ---- graphs as functions
+  /// A placeholder of this shape and dtype: argument number `slot` of a body that `call` takes.
+  Tensor as_param(int64_t slot) const;
+  /// The values of `body`, whose as_param placeholders stand for `args`, as results of one CALL. `gradient`: an id of
+  /// register_gradient, or 0 for the derivative of the body. errors: Runtime when placeholders and arguments differ
+  static std::vector<Tensor> call(std::span<const Tensor> args, std::span<const Tensor> body, int64_t gradient = 0);
+  /// What the tensors wait to compute becomes one CALL node; nothing runs.
+  static void callify(std::span<const Tensor> tensors);
+  /// Loops of one's own. `kernel` gets a PARAM a tensor, of its shape, and gives SINK(END(STORE(INDEX(param, i), value),
+  /// ranges..), ..) as in docs/ir.md, section 2; result i is tensor i after the stores. A LOAD sees what was before. It
+  /// enters the graph as gathers, reductions and scatters, so it is lazy, fused, and differentiable without `gradient`.
+  /// errors: NotImplemented for an op that has no such form
+  using KernelFn = std::function<UOp(std::span<const UOp> params)>;
+  static std::vector<Tensor> custom_kernel(std::span<const Tensor> tensors, const KernelFn& kernel,
+                                           int64_t gradient = 0);
+
   // ---- creation
   static Tensor empty(const IntList& shape, const TensorOptions& o = {});
   static Tensor full(const IntList& shape, const Tensor& fill_value, const TensorOptions& o = {});
@@ -431,6 +447,12 @@ class Tensor {
   }
   std::pair<Tensor, Tensor> qr() const;
   std::vector<Tensor> svd(bool full_matrices = true) const;
+  /// Keccak of the bytes along the last axis, as uint8: "sha3_224", "sha3_256", "shake_128" (16 bytes), or the rate in
+  /// bytes and the suffix, which give (200 - rate) / 2 bytes. errors: Key, Value; Index for a tensor without axes
+  Tensor keccak(std::string_view cfg = "sha3_256") const;
+  Tensor keccak(int64_t rate, int64_t suffix) const;
+  /// 16 bytes from all bytes: a tree of shake_128 over pieces of 4096 bytes and 1 MiB.
+  Tensor hash() const;
   Tensor newton_schulz(int64_t steps, std::span<const double> params, double eps = 1e-7) const;
 
   // ---- networks

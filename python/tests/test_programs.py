@@ -92,8 +92,8 @@ class Program:
       c = r.randrange(0, 9)
       return c, np.full(shape, c, like.memory.dtype), str(c)
     a, b = r.choice(fit), r.choice(fit)
-    x, u, n = a.tensor.reshape(*shape), a.value().reshape(shape), a.name if a.at.shape == shape else f"{a.name}.reshape{shape}"
-    y, v, m = b.tensor.reshape(*shape), b.value().reshape(shape), b.name if b.at.shape == shape else f"{b.name}.reshape{shape}"
+    x, u, n = a.tensor.reshape(shape), a.value().reshape(shape), a.name if a.at.shape == shape else f"{a.name}.reshape{shape}"
+    y, v, m = b.tensor.reshape(shape), b.value().reshape(shape), b.name if b.at.shape == shape else f"{b.name}.reshape{shape}"
     one = u.dtype.type(1)
     if kind == 1: return x + y, u + v, f"{n} + {m}"
     if kind == 2: return x * y, u * v, f"{n} * {m}"
@@ -101,7 +101,7 @@ class Program:
     if kind == 4 and len(shape): return x.flip(0), np.flip(u, 0), f"{n}.flip(0)"
     if kind == 5: return x.maximum(y) - 1, np.maximum(u, v) - one, f"{n}.maximum({m}) - 1"
     if kind == 6 and len(shape) and u.dtype != np.float16 and u.dtype != np.uint8:
-      return x.sum(0, keepdim=True).cast(x.dtype).expand(*shape), np.broadcast_to(u.sum(0, keepdims=True, dtype=u.dtype), shape), \
+      return x.sum(0, keepdim=True).cast(x.dtype).expand(shape), np.broadcast_to(u.sum(0, keepdims=True, dtype=u.dtype), shape), \
              f"{n}.sum(0, keepdim=True).expand{shape}"
     return x, u, n
 
@@ -114,12 +114,12 @@ class Program:
     if kind == 0:
       shape = (e.at.size,) if r.randrange(2) or e.at.size % 2 else (2, e.at.size // 2)
       if shape == s: return
-      t, at, text = e.tensor.reshape(*shape), e.at.reshape(shape), f".reshape{shape}"
+      t, at, text = e.tensor.reshape(shape), e.at.reshape(shape), f".reshape{shape}"
     elif kind == 1:
       order = list(range(len(s)))
       r.shuffle(order)
       if order == sorted(order): return
-      t, at, text = e.tensor.permute(*order), e.at.transpose(order), f".permute{tuple(order)}"
+      t, at, text = e.tensor.permute(order), e.at.transpose(order), f".permute{tuple(order)}"
     elif kind == 2:
       axis = r.randrange(len(s))
       t, at, text = e.tensor.flip(axis), np.flip(e.at, axis), f".flip({axis})"

@@ -28,6 +28,7 @@ class _Function:
   def __init__(self, fxn: Callable, precompile=False, precompile_backward=False, allow_implicit=False, grad_fxn=None):
     self.fxn, self.precompile, self.precompile_backward = fxn, precompile, precompile_backward
     self.allow_implicit, self.grad_fxn = allow_implicit, grad_fxn
+    self._gradient = 0 if grad_fxn is None else _whit.register_gradient(grad_fxn)
     functools.update_wrapper(self, fxn)
 
   def __get__(self, obj, objtype=None): return functools.partial(self.__call__, obj) if obj is not None else self
@@ -36,9 +37,7 @@ class _Function:
     tensors: list[Tensor] = []
     _collect((args, dict(sorted(kwargs.items()))), tensors)
     tensors = list({id(t): t for t in tensors}.values())
-    if self.grad_fxn is not None: raise NotImplementedError("[function] grad_fxn is not there yet")
-    ret = _whit.call_function(tensors, lambda: self.fxn(*args, **kwargs), self.allow_implicit)
-    return ret
+    return _whit.call_function(tensors, lambda: self.fxn(*args, **kwargs), self.allow_implicit, self._gradient)
 
 
 def function(fxn: Callable | None = None, *, precompile=False, precompile_backward=False, allow_implicit=False, grad_fxn=None):

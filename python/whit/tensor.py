@@ -5,6 +5,7 @@ import copyreg
 from typing import cast  # noqa: F401
 
 from whit import _whit
+from whit import surface as surface
 from whit.dtype import _from_np_dtype, _to_np_dtype, dtypes  # noqa: F401
 
 Tensor = _whit.Tensor

@@ -129,19 +129,36 @@ int64_t register_gradient(GradientFn fn) {
   });
 }
 
+namespace {
+// Results of a CALL: `body` is a TUPLE over PARAMs that stand for `args`.
+std::vector<Tensor> results_of(const UOp& body, std::span<const UOp> args, int64_t gradient) {
+  std::vector<UOp> src{body};
+  src.insert(src.end(), args.begin(), args.end());
+  const UOp call = UOp::make(Op::Call, DType::Void, src, gradient ? Arg(gradient) : Arg());
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < body.n_src(); ++i)
+    out.push_back(wrap(UOp::make(Op::GetTuple, body.src(i).dtype(), {call}, Arg(static_cast<int64_t>(i)))));
+  return out;
+}
+
+UOp tuple_of(std::span<const Tensor> tensors) {
+  std::vector<UOp> values;
+  for (const Tensor& t : tensors) values.push_back(t.uop());
+  return UOp::make(Op::Tuple, DType::Void, values);
+}
+}  // namespace
+
 std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit,
                               int64_t gradient) {
   std::unordered_map<const Node*, UOp> map;
-  std::vector<UOp> args, results;
+  std::vector<UOp> args;
   for (const Tensor& t : inputs) {
     const UOp u = t.uop();
-    if (map.count(u.node())) continue;
-    map.emplace(u.node(), param(static_cast<int64_t>(args.size()), u.dtype(), u.shape()));
-    args.push_back(u);
+    if (map.try_emplace(u.node(), param(static_cast<int64_t>(args.size()), u.dtype(), u.shape())).second)
+      args.push_back(u);
   }
-  for (const Tensor& t : outputs) results.push_back(t.uop());
   // Buffers that the body reads besides its arguments become arguments too.
-  UOp body = substitute(UOp::make(Op::Tuple, DType::Void, results), map);
+  const UOp body = substitute(tuple_of(outputs), map);
   std::unordered_map<const Node*, UOp> implicit;
   for (const Node* n : toposort(body)) {
     if (n->op != Op::Buffer) continue;
@@ -151,14 +168,40 @@ std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Te
     implicit.emplace(n, param(static_cast<int64_t>(args.size()), n->dtype, n->shape));
     args.push_back(UOp(n));
   }
-  body = substitute(body, implicit);
-  std::vector<UOp> src{body};
-  src.insert(src.end(), args.begin(), args.end());
-  const UOp call = UOp::make(Op::Call, DType::Void, src, gradient ? Arg(gradient) : Arg());
-  std::vector<Tensor> out;
-  for (size_t i = 0; i < results.size(); ++i)
-    out.push_back(wrap(UOp::make(Op::GetTuple, results[i].dtype(), {call}, Arg(static_cast<int64_t>(i)))));
-  return out;
+  return results_of(substitute(body, implicit), args, gradient);
+}
+
+Tensor Tensor::as_param(int64_t slot) const {
+  WHIT_USER(slot >= 0, Value, "[as_param] slot {}; expected none below 0", slot);
+  return wrap(param(slot, dtype(), shape()));
+}
+
+std::vector<Tensor> Tensor::call(std::span<const Tensor> args, std::span<const Tensor> body, int64_t gradient) {
+  std::vector<UOp> values;
+  for (const Tensor& t : args) values.push_back(must_be_defined("call", t).uop());
+  const UOp tuple = tuple_of(body);
+  for (const Node* n : toposort(tuple)) {
+    WHIT_USER(n->op != Op::Buffer, Runtime, "[call] the body reads a buffer of shape {}; expected PARAMs (as_param)",
+              n->shape.str());
+    if (n->op != Op::Param) continue;
+    const auto slot = static_cast<size_t>(n->arg.int_at(0));
+    WHIT_USER(slot < values.size(), Runtime, "[call] the body has PARAM {}, {} arguments are given", slot,
+              values.size());
+    const UOp& v = values[slot];
+    WHIT_USER(v.dtype() == n->dtype && v.shape() == n->shape, Runtime,
+              "[call] argument {} is {} of {}, PARAM {} is {} of {}", slot, name(v.dtype()), v.shape().str(), slot,
+              name(n->dtype), n->shape.str());
+  }
+  return results_of(tuple, values, gradient);
+}
+
+void Tensor::callify(std::span<const Tensor> tensors) {
+  std::vector<Tensor> pending;
+  for (const Tensor& t : tensors)
+    if (!t.impl_->storage && t.device()) pending.push_back(t);
+  if (pending.empty()) return;
+  const std::vector<Tensor> out = make_call({}, pending, true);
+  for (size_t i = 0; i < out.size(); ++i) pending[i].impl_->value = out[i].impl_->value;
 }
 
 }  // namespace whit

@@ -14,6 +14,18 @@ inline Tensor f32(std::vector<float> v, const IntList& shape) { return Tensor::f
 inline Tensor f64(std::vector<double> v, const IntList& shape) { return Tensor::from(v, shape); }
 inline Tensor i32(std::vector<int32_t> v, const IntList& shape) { return Tensor::from(v, shape); }
 
+/// fn throws an Error of `kind` whose text begins with `text`.
+template <class Fn>
+void expect_error(ErrorKind kind, std::string_view text, Fn&& fn) {
+  try {
+    fn();
+    ADD_FAILURE() << "no error; expected " << text;
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), kind) << e.what();
+    EXPECT_EQ(std::string_view(e.what()).substr(0, text.size()), text);
+  }
+}
+
 /// Shape and values; NaN equals NaN.
 inline void expect_tensor(const Tensor& t, const IntList& shape, const std::vector<double>& want,
                           double tolerance = 0) {

@@ -231,6 +231,37 @@ TEST(Gradient, OfTheMaker) {
   expect_tensor(g[1], 3, {0, 0, 0});
 }
 
+TEST(Gradient, OfABodyWithPlaceholders) {
+  const Tensor x = f32({1, 2, 3}, 3), w = f32({2, 2, 2}, 3);
+  const Tensor args[] = {x, w}, body[] = {x.as_param(0) * w.as_param(1) + x.as_param(0)};
+  const Tensor y = Tensor::call(args, body)[0];
+  expect_tensor(y, 3, {3, 6, 9});
+  expect_tensor(y.sum().gradient({w})[0], 3, {1, 2, 3});
+  expect_error(ErrorKind::Runtime, "[call] the body has PARAM 1, 1 arguments are given",
+               [&] { (void)Tensor::call(std::span(args, 1), body); });
+  Tensor pending = x * 2 + w;
+  Tensor::callify(std::span(&pending, 1));
+  EXPECT_EQ(pending.uop().op(), Op::GetTuple);
+  expect_tensor(pending, 3, {4, 6, 8});
+}
+
+// out[i] = sum over j of x[i, j] * x[i, 2 - j], by its own loops.
+TEST(Gradient, ThroughLoopsOfOnesOwn) {
+  const Tensor x = f32({1, 2, 3, 4, 5, 6}, {2, 3});
+  const auto kernel = [](std::span<const UOp> p) {
+    const UOp i = range(2, 0, AxisType::Weak), j = range(3, 1, AxisType::Reduce);
+    const UOp rs[] = {i}, js[] = {j};
+    const UOp left = load(index(p[1], i * 3 + j)), right = load(index(p[1], i * 3 + (idx(2) - j)));
+    return UOp::make(Op::Sink, DType::Void, {end(store(index(p[0], i), reduce(left * right, "add", js)), rs)});
+  };
+  const Tensor tensors[] = {Tensor::zeros({2}), x};
+  const Tensor y = Tensor::custom_kernel(tensors, kernel)[0];
+  expect_tensor(y, 2, {10, 73});
+  expect_tensor(y.sum().gradient({x})[0], {2, 3}, {6, 4, 2, 12, 10, 8});
+  expect_error(ErrorKind::Type, "[custom_kernel] the function gave CONST; expected a SINK",
+               [&] { (void)Tensor::custom_kernel(tensors, [](std::span<const UOp>) { return idx(0); }); });
+}
+
 TEST(Gradient, EveryTensorOpIsInTheTable) {
   for (int i = 0; i < kNumOps; ++i) {
     const Op op = static_cast<Op>(i);

@@ -148,5 +148,16 @@ TEST(TensorRandom, Streams) {
   EXPECT_EQ(both[1].to_vector<double>(), b);
 }
 
+TEST(Hash, Keccak) {
+  const Tensor abc = Tensor::from<uint8_t>({'a', 'b', 'c'});
+  const std::vector<uint8_t> sha = abc.keccak().to_vector<uint8_t>(),
+                             shake = abc.keccak("shake_128").to_vector<uint8_t>();
+  EXPECT_EQ(std::vector<uint8_t>(sha.begin(), sha.begin() + 4), (std::vector<uint8_t>{0x3a, 0x98, 0x5d, 0xa7}));
+  EXPECT_EQ(shake.size(), 16u);
+  EXPECT_EQ(std::vector<uint8_t>(shake.begin(), shake.begin() + 4), (std::vector<uint8_t>{0x58, 0x81, 0x09, 0x2d}));
+  expect_error(ErrorKind::Key, "[keccak] 'md5'; expected", [&] { (void)abc.keccak("md5"); });
+  expect_error(ErrorKind::Value, "[keccak] rate 7; expected", [&] { (void)abc.keccak(7, 6); });
+}
+
 }  // namespace
 }  // namespace whit

@@ -216,6 +216,7 @@ def _creator(name: str):
   return staticmethod(make)
 
 
+EXTENDED = UOp
 added = [n for n in vars(_Methods) if not n.startswith("__") or n == "__getattr__"]
 for _name in added: setattr(UOp, _name, vars(_Methods)[_name])
 _creators = ("arange", "zeros", "ones", "full", "eye", "linspace", "empty", "rand", "randn")
