@@ -73,4 +73,13 @@ void safe_save(const StateDict& tensors, const std::string& path,
                const std::vector<std::pair<std::string, std::string>>& metadata = {});
 StateDict safe_load(const std::string& path, const TensorOptions& o = {});
 
+/// The tensors of a file that torch.save wrote, by the path of keys and positions that leads to each. The pickle inside is
+/// read as data: nothing is called, an object of an unknown class is only a holder of its state.
+/// errors: Io for a file that is damaged, lies about itself, or wants to call something; Value for a dtype that whit lacks
+StateDict torch_load(const std::string& path, const TensorOptions& o = {});
+/// The files of a zip or tar archive (also .tar.gz), by name, as uint8 of shape (bytes,).
+/// errors: Io for names that leave the folder or come twice, data outside of the archive or overlapping, wrong checksums
+StateDict zip_extract(const std::string& path, const TensorOptions& o = {});
+StateDict tar_extract(const std::string& path, const TensorOptions& o = {});
+
 }  // namespace whit::nn

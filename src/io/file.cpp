@@ -78,11 +78,17 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
   n_bytes_ = info.st_size;
 }
 
-InputFile::~InputFile() { close(fd_); }
+InputFile::~InputFile() {
+  if (fd_ >= 0) close(fd_);
+}
 
 void InputFile::read_at(int64_t off_bytes, std::span<uint8_t> out) const {
   WHIT_USER(off_bytes >= 0 && off_bytes <= n_bytes_ && static_cast<int64_t>(out.size()) <= n_bytes_ - off_bytes, Io,
             "[read] {}: offset {}: {} bytes are wanted, the file has {}", path_, off_bytes, out.size(), n_bytes_);
+  if (memory_ && !out.empty()) {
+    std::memcpy(out.data(), memory_ + off_bytes, out.size());
+    return;
+  }
   while (!out.empty()) {
     const ssize_t n = pread(fd_, out.data(), std::min(out.size(), kTransferBytes), off_bytes);
     if (n < 0 && errno == EINTR) continue;

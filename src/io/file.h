@@ -9,12 +9,15 @@ namespace whit::io {
 
 using Bytes = std::span<const uint8_t>;
 
-/// A regular file opened for reading. Reads go through pread, so that a file which shrinks meanwhile is an error and
+/// A regular file opened for reading, or memory. Reads go through pread, so that a file which shrinks meanwhile is an error and
 /// not a signal, and so that several threads may read at once.
 class InputFile {
  public:
   /// errors: the file is not there, may not be read, or is not a regular file
   explicit InputFile(std::string path);
+  /// Bytes in memory as a file: `name` stands in errors, `memory` must outlive it.
+  InputFile(std::string name, Bytes memory)
+      : path_(std::move(name)), n_bytes_(static_cast<int64_t>(memory.size())), memory_(memory.data()) {}
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -30,6 +33,7 @@ class InputFile {
   std::string path_;
   int64_t n_bytes_ = 0;
   int fd_ = -1;
+  const uint8_t* memory_ = nullptr;
 };
 
 /// Writes the parts one after the other into a new file beside `path`, flushes it to disk and renames it to `path`:

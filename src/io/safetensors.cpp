@@ -129,23 +129,23 @@ int64_t safetensors_n_bytes_of(std::string_view dtype) {
   return 0;
 }
 
-SafetensorsFile::SafetensorsFile(std::string path) : file_(std::move(path)) {
-  const int64_t n_bytes = file_.n_bytes();
+SafetensorsFile::SafetensorsFile(std::unique_ptr<InputFile> file) : file_(std::move(file)) {
+  const int64_t n_bytes = file_->n_bytes();
   WHIT_USER(n_bytes >= kPrefixBytes, Io, "[safetensors] {}: offset {}: the file ends inside the length of its header",
             this->path(), n_bytes);
   uint8_t prefix[kPrefixBytes];
-  file_.read_at(0, prefix);
+  file_->read_at(0, prefix);
   uint64_t n_header = 0;
   for (int i = kPrefixBytes - 1; i >= 0; --i) n_header = n_header << 8 | prefix[i];
   WHIT_USER(n_header <= static_cast<uint64_t>(std::min(kMaxHeaderBytes, n_bytes - kPrefixBytes)), Io,
             "[safetensors] {}: offset 0: the header claims {} bytes; the file has {} more, a header at most {}",
             this->path(), n_header, n_bytes - kPrefixBytes, kMaxHeaderBytes);
   std::vector<uint8_t> text(n_header);
-  file_.read_at(kPrefixBytes, text);
+  file_->read_at(kPrefixBytes, text);
   const Json header = parse_header(this->path(), text);
   WHIT_USER(header.is_object(), Io, "[safetensors] {}: offset {}: the header is not a JSON object", this->path(),
             kPrefixBytes);
-  const int64_t off_data = kPrefixBytes + static_cast<int64_t>(n_header);
+  const int64_t off_data = off_data_ = kPrefixBytes + static_cast<int64_t>(n_header);
   for (const auto& [name, value] : header.items()) {
     if (name != kMetadataKey) {
       entries_.push_back(parse_entry(this->path(), name, value, off_data, n_bytes - off_data));
@@ -171,7 +171,7 @@ const SafetensorsEntry* SafetensorsFile::find_entry(std::string_view name) const
 void SafetensorsFile::read(const SafetensorsEntry& entry, std::span<uint8_t> out) const {
   WHIT_USER(static_cast<int64_t>(out.size()) == entry.n_bytes, Value,
             "[safetensors] tensor '{}' has {} bytes, the destination {}", entry.name, entry.n_bytes, out.size());
-  file_.read_at(entry.off_bytes, out);
+  file_->read_at(entry.off_bytes, out);
 }
 
 void write_safetensors(const std::string& path, std::span<const SafetensorsInput> tensors, const Metadata& metadata) {

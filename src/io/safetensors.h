@@ -2,6 +2,7 @@
 // here.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,19 +33,22 @@ class SafetensorsFile {
   /// errors: the file is shorter than its header says or longer than its tensors; the header is over 100 MB, is no JSON
   /// object or names a tensor twice; an entry has an unknown dtype, a negative or overflowing shape, a range outside of
   /// the file, of another length than dtype and shape need, or one that overlaps another or leaves a hole before it.
-  explicit SafetensorsFile(std::string path);
+  explicit SafetensorsFile(std::string path) : SafetensorsFile(std::make_unique<InputFile>(std::move(path))) {}
+  explicit SafetensorsFile(std::unique_ptr<InputFile> file);
 
-  const std::string& path() const { return file_.path(); }
+  const std::string& path() const { return file_->path(); }
   /// In the order of the header.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   const Metadata& metadata() const { return metadata_; }
+  int64_t off_data() const { return off_data_; }  ///< where the header ends
   /// Null when there is no such tensor.
   const SafetensorsEntry* find_entry(std::string_view name) const;
   /// Fills `out`, whose length must be entry.n_bytes.
   void read(const SafetensorsEntry& entry, std::span<uint8_t> out) const;
 
  private:
-  InputFile file_;
+  std::unique_ptr<InputFile> file_;
+  int64_t off_data_ = 0;
   std::vector<SafetensorsEntry> entries_;
   Metadata metadata_;
 };

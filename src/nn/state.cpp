@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "io/safetensors.h"
+#include "nn/files.h"
 
 namespace whit::nn {
 namespace {
@@ -24,6 +25,12 @@ bool loads_into(const Shape& from, const Shape& into) {
 }
 
 }  // namespace
+
+DType safe_dtype(const std::string& text, const char* op, const std::string& what) {
+  for (const NamedDType& d : kDTypes)
+    if (text == d.text) return d.dtype;
+  raise(ErrorKind::Value, fmt::format("[{}] {} is {}, which whit has no dtype for", op, what, text));
+}
 
 void load_state(const StateDict& into, const StateDict& from, bool strict) {
   std::map<std::string_view, const Tensor*> by_name;
@@ -74,17 +81,14 @@ void safe_save(const StateDict& tensors, const std::string& path,
   io::write_safetensors(path, inputs, metadata);
 }
 
-StateDict safe_load(const std::string& path, const TensorOptions& o) {
-  const io::SafetensorsFile file(path);
+StateDict safe_load(const std::string& path, const TensorOptions& o) { return safe_load(io::SafetensorsFile(path), o); }
+StateDict safe_load(const io::SafetensorsFile& file, const TensorOptions& o) {
   StateDict out;
   for (const io::SafetensorsEntry& e : file.entries()) {
-    std::optional<DType> dt;
-    for (const NamedDType& d : kDTypes)
-      if (e.dtype == d.text) dt = d.dtype;
-    WHIT_USER(dt, Value, "[safe_load] {}: '{}' is {}, which whit has no dtype for", path, e.name, e.dtype);
+    const DType dt = safe_dtype(e.dtype, "safe_load", fmt::format("{}: '{}'", file.path(), e.name));
     std::vector<uint8_t> bytes(static_cast<size_t>(e.n_bytes));
     file.read(e, bytes);
-    out.emplace_back(e.name, Tensor::from_bytes(bytes.data(), *dt, e.shape, o));
+    out.emplace_back(e.name, Tensor::from_bytes(bytes.data(), dt, e.shape, o));
   }
   return out;
 }

@@ -1,11 +1,13 @@
 """Weights: collecting them from objects, loading and saving files."""
 from __future__ import annotations
 
+import io
 import pathlib
 from collections import OrderedDict
-from typing import Any, Callable
+from typing import Any
 
 from whit import _whit
+from whit.dtype import dtypes
 from whit.helpers import DEBUG
 from whit.tensor import Tensor
 
@@ -74,19 +76,20 @@ def load_state_dict(model, state_dict: dict[str, Tensor], strict=True, verbose=T
   return out
 
 
-def safe_load_metadata(fn: str | pathlib.Path) -> tuple[int, dict[str, Any]]:
-  """Where the data starts, and the header, of a safetensors file (https://huggingface.co/docs/safetensors).
+def safe_load_metadata(fn: Tensor | str | pathlib.Path) -> tuple[Tensor, int, dict[str, Any]]:
+  """The bytes, where the data starts in them, and the header, of a safetensors file (https://huggingface.co/docs/safetensors).
 
   >>> import tempfile
   >>> fn = tempfile.mkdtemp() + "/w.safetensors"
   >>> safe_save({"w": Tensor([1.0])}, fn, {"made by": "whit"})
-  >>> safe_load_metadata(fn)[1]["__metadata__"]
+  >>> safe_load_metadata(fn)[2]["__metadata__"]
   {'made by': 'whit'}
   """
-  return _whit.safe_load_metadata(str(fn))
+  t = fn if isinstance(fn, Tensor) else Tensor(pathlib.Path(fn))
+  return (t, *_whit.safe_load_metadata(fn))
 
 
-def safe_load(fn: str | pathlib.Path) -> dict[str, Tensor]:
+def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   """The tensors of a safetensors file. A file that lies about itself is refused with its name and the offset.
 
   >>> import tempfile
@@ -95,7 +98,7 @@ def safe_load(fn: str | pathlib.Path) -> dict[str, Tensor]:
   >>> safe_load(fn)["w"].tolist()
   [1.0]
   """
-  return _whit.safe_load(str(fn))
+  return _whit.safe_load(fn)
 
 
 def safe_save(tensors: dict[str, Tensor], fn: str, metadata: dict[str, Any] | None = None):
@@ -107,6 +110,77 @@ def safe_save(tensors: dict[str, Tensor], fn: str, metadata: dict[str, Any] | No
   _whit.safe_save(tensors, str(fn), {str(k): str(v) for k, v in (metadata or {}).items()})
 
 
-def torch_load(fn):
-  """Loading PyTorch's files is not there yet."""
-  raise NotImplementedError("[torch_load] whit does not read PyTorch files yet; save them as safetensors")
+class Dummy:
+  """Stands for an object of a class that `torch_load` does not know: its state as attributes, no behaviour.
+
+  >>> Dummy("pickle_module.Config")
+  <Dummy of pickle_module.Config>
+  """
+
+  def __init__(self, class_name: str): self.class_name = class_name
+  def __repr__(self): return f"<Dummy of {self.class_name}>"
+
+
+def torch_load(fn: Tensor | str | pathlib.Path) -> Any:
+  """The object in a file that `torch.save` wrote (zip, legacy or tar format), with Tensors for its tensors, parameters and NumPy arrays.
+
+  The pickle inside is read as data by the C++ API: nothing is imported or called. Objects of unknown classes become `Dummy`; a file that wants to
+  call anything but the constructors of plain values is refused, as is one that is damaged or claims more than it holds (OSError).
+
+  >>> import io, pickle
+  >>> torch_load(Tensor(b"no file of PyTorch"))
+  Traceback (most recent call last):
+  OSError: [torch_load] <tensor>: offset 0: it is neither a zip nor a tar file, nor has it the old magic number
+  """
+  return _whit.torch_load(fn, Dummy)
+
+
+def zip_extract(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
+  """The files of a zip archive, by name, as uint8 tensors. Names that would leave the folder, overlaps and wrong checksums are refused.
+
+  >>> import tempfile, zipfile
+  >>> fn = tempfile.mkdtemp() + "/a.zip"
+  >>> with zipfile.ZipFile(fn, "w") as z: z.writestr("x", b"abc")
+  >>> zip_extract(fn)["x"].tolist()
+  [97, 98, 99]
+  """
+  return _whit.zip_extract(fn)
+
+
+def tar_extract(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
+  """The regular files of a tar archive, also gzipped, by name, as uint8 tensors. Checked as `zip_extract` does.
+
+  >>> import io, tarfile
+  >>> out = io.BytesIO()
+  >>> with tarfile.open(fileobj=out, mode="w") as t:
+  ...   info = tarfile.TarInfo("x"); info.size = 3; t.addfile(info, io.BytesIO(b"abc"))
+  >>> tar_extract(Tensor(out.getvalue()))["x"].tolist()
+  [97, 98, 99]
+  """
+  return _whit.tar_extract(fn)
+
+
+class TensorIO(io.RawIOBase):
+  """A one-dimensional uint8 tensor as a file that is open for reading.
+
+  >>> TensorIO(Tensor(b"abcdef")).read(3)
+  b'abc'
+  """
+
+  def __init__(self, t: Tensor):
+    if t.ndim != 1 or t.dtype != dtypes.uint8: raise ValueError(f"[TensorIO] expected a tensor of bytes, (n,) of uint8; got {t.shape} {t.dtype}")
+    self._tensor, self._position = t, 0
+
+  def readable(self) -> bool: return True
+  def seekable(self) -> bool: return True
+  def tell(self) -> int: return self._position
+
+  def readinto(self, buffer) -> int:
+    n = min(len(buffer), len(self._tensor) - self._position)
+    if n > 0: buffer[:n] = self._tensor[self._position:self._position + n].data().cast("B")
+    self._position += max(n, 0)
+    return max(n, 0)
+
+  def seek(self, offset: int, whence: int = 0) -> int:
+    self._position = min(len(self._tensor), max(0, (0, self._position, len(self._tensor))[whence] + offset))
+    return self._position
