@@ -17,7 +17,7 @@ struct Row {
   double low = -2, high = 2;  ///< range of the inputs
   bool has_gradient = true;   ///< of its float inputs; checked numerically too
   double n_epsilons = 16;     ///< allowed difference to the reference in units of the dtype's epsilon
-  bool all_dtypes = false;    ///< else float32 and int32 only
+  bool is_local = false;      ///< each result depends on few elements, or chooses some: special values are tried too
 };
 
 const std::vector<Row>& catalogue();

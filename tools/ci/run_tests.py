@@ -157,7 +157,9 @@ def part_docs(args):
 
 
 def part_gtest(args):
-    return gtests("gtest", "release", ("unit", "ir", "rules", "ops", "error", "device", "fuzz", "perf"), "*")
+    """Tests named *_all are what `make test` samples."""
+    return gtests("gtest", "release", ("unit", "ir", "rules", "ops", "error", "device", "fuzz", "perf"),
+                  "*" if args.all else "-*_all")
 
 
 def part_clang(args):
