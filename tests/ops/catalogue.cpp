@@ -11,6 +11,8 @@ Tensor indices(const Tensor& x, int64_t n) {
   return x.detach().cast(DType::Float32).abs().mul(7.0).cast(DType::Int32).mod(Tensor::constant_int(n, DType::Int32));
 }
 
+constexpr DType kBits[] = {DType::UInt8, DType::Int16, DType::Int32, DType::UInt64};  // by logarithm of the width
+
 std::vector<Row> make() {
   std::vector<Row> rows;
   auto add = [&](Row r) { rows.push_back(std::move(r)); };
@@ -30,14 +32,14 @@ std::vector<Row> make() {
       {"logical_not", kAny, [](In x) { return x[0].logical_not(); }, -2, 2, false},
       {"bitwise_not", kInt | kBool, [](In x) { return x[0].bitwise_not(); }, -9, 9, false},
       {"reciprocal", kFloat, [](In x) { return x[0].reciprocal(); }, 0.5, 3},
-      {"trunc", kFloat, [](In x) { return x[0].trunc(); }, -5, 5, false},
-      {"ceil", kFloat, [](In x) { return x[0].ceil(); }, -5, 5, false},
-      {"floor", kFloat, [](In x) { return x[0].floor(); }, -5, 5, false},
-      {"round", kFloat, [](In x) { return x[0].round(); }, -5, 5, false},
+      {"trunc", kFloat, [](In x) { return x[0].trunc(); }, -5, 5},
+      {"ceil", kFloat, [](In x) { return x[0].ceil(); }, -5, 5},
+      {"floor", kFloat, [](In x) { return x[0].floor(); }, -5, 5},
+      {"round", kFloat, [](In x) { return x[0].round(); }, -5, 5},
       {"sqrt", kFloat, [](In x) { return x[0].sqrt(); }, 0.1, 9},
       {"rsqrt", kFloat, [](In x) { return x[0].rsqrt(); }, 0.1, 9},
       {"square", kNumber, [](In x) { return x[0].square(); }},
-      {"sign", kNumber, [](In x) { return x[0].sign(); }, -2, 2, false},
+      {"sign", kNumber, [](In x) { return x[0].sign(); }},
       {"abs", kNumber, [](In x) { return x[0].abs(); }},
       {"exp", kFloat, [](In x) { return x[0].exp(); }, -4, 4, true, 32},
       {"exp2", kFloat, [](In x) { return x[0].exp2(); }, -4, 4},
@@ -57,6 +59,16 @@ std::vector<Row> make() {
       {"acosh", kFloat, [](In x) { return x[0].acosh(); }, 1.5, 4, true, 64},
       {"atanh", kFloat, [](In x) { return x[0].atanh(); }, -0.9, 0.9, true, 64},
       {"erf", kFloat, [](In x) { return x[0].erf(); }, -2, 2, true, 64},
+      {"bitcast", kNumber,
+       [](In x) {
+         return x[0].bitcast(kBits[static_cast<size_t>(std::countr_zero(static_cast<uint64_t>(x[0].element_size())))]);
+       },
+       -9, 9, false},
+      {"nonzero", kAny, [](In x) { return x[0].nonzero(20, -1); }, -2, 2, false},
+      {"to_half", kAny, [](In x) { return x[0].to_half(); }, -9, 9, false},
+      {"to_float", kAny, [](In x) { return x[0].to_float(); }, -9, 9, false},
+      {"to_int", kAny, [](In x) { return x[0].to_int(); }, -9, 9, false},
+      {"to_bool", kAny, [](In x) { return x[0].to_bool(); }, -2, 2, false},
       {"isnan", kFloat, [](In x) { return x[0].isnan(); }, -2, 2, false},
       {"isinf", kFloat, [](In x) { return x[0].isinf(); }, -2, 2, false},
       {"isfinite", kFloat, [](In x) { return x[0].isfinite(); }, -2, 2, false},
@@ -108,9 +120,9 @@ std::vector<Row> make() {
       {"pow_int", kInt, [](In x) { return x[0].pow(x[1].abs()); }, -4, 5, false},
       {"maximum", kAny, [](In x) { return x[0].maximum(x[1]); }},
       {"minimum", kAny, [](In x) { return x[0].minimum(x[1]); }},
-      {"and", kInt | kBool, [](In x) { return x[0] & x[1]; }, -90, 90, false},
-      {"or", kInt | kBool, [](In x) { return x[0] | x[1]; }, -90, 90, false},
-      {"xor", kInt | kBool, [](In x) { return x[0] ^ x[1]; }, -90, 90, false},
+      {"bitwise_and", kInt | kBool, [](In x) { return x[0] & x[1]; }, -90, 90, false},
+      {"bitwise_or", kInt | kBool, [](In x) { return x[0] | x[1]; }, -90, 90, false},
+      {"bitwise_xor", kInt | kBool, [](In x) { return x[0] ^ x[1]; }, -90, 90, false},
       {"lshift", kInt, [](In x) { return x[0] << x[1].abs(); }, 0, 9, false},
       {"rshift", kInt, [](In x) { return x[0] >> x[1].abs(); }, 0, 9, false},
       {"lt", kAny, [](In x) { return x[0] < x[1]; }, -2, 2, false},
@@ -120,6 +132,10 @@ std::vector<Row> make() {
       {"eq", kAny, [](In x) { return x[0] == x[1]; }, -2, 2, false},
       {"ne", kAny, [](In x) { return x[0] != x[1]; }, -2, 2, false},
       {"copysign", kFloat, [](In x) { return x[0].copysign(x[1]); }, -2, 2, false},
+      {"isclose", kNumber, [](In x) { return x[0].isclose(x[1], {.rtol = 0.5}); }, -2, 2, false},
+      {"allclose", kNumber, [](In x) { return x[0].allclose(x[1], {.rtol = 0.5}); }, -2, 2, false},
+      {"threefry", kInt | kFloat, [](In x) { return x[0].cast(DType::UInt64).threefry(x[1].cast(DType::UInt64)); }, 0,
+       90, false},
       {"logaddexp", kFloat, [](In x) { return x[0].logaddexp(x[1]); }, -3, 3, true, 64},
       {"lerp", kFloat, [](In x) { return x[0].lerp(x[1], 0.3); }},
       {"where", kNumber, [](In x) { return (x[0] > 0).where(x[0], x[1]); }},
@@ -324,6 +340,8 @@ std::vector<Row> make() {
        1,
        true,
        256});
+
+  add_gradient_rows(rows);
 
   // ---- dtype
   static constexpr DType kTargets[] = {DType::Bool,     DType::Int8,    DType::UInt8,   DType::Int16,   DType::UInt16,

@@ -21,5 +21,7 @@ struct Row {
 };
 
 const std::vector<Row>& catalogue();
+/// Of catalogue_gradients.cpp.
+void add_gradient_rows(std::vector<Row>& rows);
 
 }  // namespace whit::ops

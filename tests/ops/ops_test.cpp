@@ -6,8 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <random>
+#include <regex>
+#include <set>
+#include <sstream>
 
 #include "base/flags.h"
 #include "base/log.h"
@@ -292,45 +296,194 @@ TEST(Ops, RefDeviceEqualsTheReference) { run_path("REF", "REF", {}, 2); }
 
 TEST(Ops, NoPathFellBack) { EXPECT_EQ(said_so_far().find("no compiler"), std::string::npos) << said_so_far(); }
 
-// Gradients against central differences, both computed by the reference evaluator in float64.
-TEST(Ops, GradientsEqualFiniteDifferences) {
-  int failures = 0;
-  for (const Row& row : catalogue()) {
-    if (!row.has_gradient || !(row.kinds & kFloat)) continue;
-    const std::vector<Tensor> inputs = inputs_of(row, DType::Float64, "CPU");
-    try {
-      const Tensor loss = loss_of(row.fn(inputs));
-      const std::vector<HostTensor> gradients = reference(loss.gradient(inputs));
-      const UOp root = loss.uop();
-      HostMemory memory(std::span(&root, 1));
-      for (size_t k = 0; k < inputs.size(); ++k) {
-        // The buffer of this input.
-        const NodeList below = toposort(inputs[k].uop());
-        const auto it = std::find_if(below.begin(), below.end(), [](const Node* n) { return n->op == Op::Buffer; });
-        if (it == below.end() || !memory.bytes.count(*it)) continue;
-        std::byte* const data = memory.bytes[*it].data();
-        const int64_t n = inputs[k].numel();
-        for (int64_t e = 0; e < n; e += std::max<int64_t>(1, n / 5)) {
-          const double h = 1e-5, x = read_element(DType::Float64, data, e).f;
-          double at[2];
-          for (const int side : {0, 1}) {
-            write_element(DType::Float64, data, e, Scalar::of(DType::Float64, side ? x + h : x - h));
-            at[side] = evaluate_tensor(root, memory.inputs).at(0).as_double();
-          }
-          write_element(DType::Float64, data, e, Scalar::of(DType::Float64, x));
-          const double want = (at[1] - at[0]) / (2 * h), got = gradients[k].at(e).as_double();
-          if (std::fabs(want - got) <= 1e-4 * std::max(1.0, std::max(std::fabs(want), std::fabs(at[0]) * 1e-3)))
-            continue;
-          if (++failures <= 20)
-            ADD_FAILURE() << row.name << ", input " << k << ", element " << e << ": gradient " << got
-                          << ", difference quotient " << want;
+// The gradient of a loss, weighed into a number again.
+Tensor loss_of_gradient(const Tensor& loss, const std::vector<Tensor>& inputs) {
+  Tensor sum = Tensor(0.0).cast(DType::Float64);
+  double weight = 1;  // not the same for all: their sum may be constant
+  for (const Tensor& g : loss.gradient(inputs)) sum = sum + loss_of(g) * (weight *= 1.5);
+  return sum;
+}
+
+// The gradient of `loss` against central differences, both computed by the reference evaluator in float64. "" or how
+// they differ.
+std::string check_gradient(const Tensor& loss, const std::vector<Tensor>& inputs, int64_t n_elements) {
+  const std::vector<HostTensor> gradients = reference(loss.gradient(inputs));
+  const UOp root = loss.uop();
+  HostMemory memory(std::span(&root, 1));
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    // The buffer of this input.
+    const NodeList below = toposort(inputs[k].uop());
+    const auto it = std::find_if(below.begin(), below.end(), [](const Node* n) { return n->op == Op::Buffer; });
+    if (it == below.end()) return fmt::format("input {} has no memory", k);
+    std::byte* const data = memory.bytes.contains(*it) ? memory.bytes[*it].data() : nullptr;
+    const int64_t n = inputs[k].numel();
+    for (int64_t e = 0; e < n; e += std::max<int64_t>(1, n / n_elements)) {
+      const double got = gradients[k].at(e).as_double();
+      double want = 0, size = 0;
+      if (data) {
+        const double h = 1e-5, x = read_element(DType::Float64, data, e).f;
+        double at[2];
+        for (const int side : {0, 1}) {
+          write_element(DType::Float64, data, e, Scalar::of(DType::Float64, side ? x + h : x - h));
+          at[side] = evaluate_tensor(root, memory.inputs).at(0).as_double();
         }
+        write_element(DType::Float64, data, e, Scalar::of(DType::Float64, x));
+        want = (at[1] - at[0]) / (2 * h);
+        size = std::fabs(at[0]);
       }
-    } catch (const std::exception& e) {
-      if (++failures <= 20) ADD_FAILURE() << row.name << ": " << e.what();
+      if (std::fabs(want - got) <= 1e-4 * std::max({1.0, std::fabs(want), size * 1e-3})) continue;
+      return fmt::format("input {}, element {}: gradient {}, difference quotient {}", k, e, got, want);
     }
   }
+  return "";
+}
+
+// First order, second order (the gradient's gradient), and so on.
+void check_orders(int order, int64_t n_elements, bool (*wanted)(const Row&)) {
+  int failures = 0, n = 0;
+  for (const Row& row : catalogue()) {
+    if (!row.has_gradient || !(row.kinds & kFloat) || !wanted(row)) continue;
+    const std::vector<Tensor> inputs = inputs_of(row, DType::Float64, "CPU");
+    std::string wrong;
+    try {
+      Tensor loss = loss_of(row.fn(inputs));
+      for (int i = 1; i < order; ++i) loss = loss_of_gradient(loss, inputs);
+      wrong = check_gradient(loss, inputs, n_elements);
+    } catch (const std::exception& e) {
+      wrong = e.what();
+    }
+    ++n;
+    if (!wrong.empty() && ++failures <= 40) ADD_FAILURE() << row.name << ": " << wrong;
+  }
   EXPECT_EQ(failures, 0);
+  fmt::print("order {}: {} rows\n", order, n);
+}
+bool every_row(const Row&) { return true; }
+bool third_order_row(const Row& row) { return row.shapes.size() <= 2 && std::hash<std::string>()(row.name) % 3 == 0; }
+
+TEST(Gradients, EqualFiniteDifferences) { check_orders(1, 5, every_row); }
+TEST(Gradients, OfGradientsEqualFiniteDifferences) { check_orders(2, 3, every_row); }
+TEST(Gradients, OfThirdOrderEqualFiniteDifferences) { check_orders(3, 1, third_order_row); }
+TEST(Gradients, EqualFiniteDifferencesEverywhere_all) { check_orders(1, 1 << 30, every_row); }
+TEST(Gradients, OfGradientsEqualFiniteDifferencesEverywhere_all) { check_orders(2, 40, every_row); }
+
+// ---- coverage
+
+// Why a method of Tensor has no row: it makes no values from values.
+const std::map<std::string, const char*> kNoRow = {
+    {"constant", "creation"},
+    {"constant_int", "creation"},
+    {"from_bytes", "creation"},
+    {"from_blob", "creation"},
+    {"from", "creation"},
+
+    {"empty", "creation"},
+    {"full", "creation"},
+    {"zeros", "creation"},
+    {"ones", "creation"},
+    {"empty_like", "creation"},
+    {"full_like", "creation"},
+    {"zeros_like", "creation"},
+    {"ones_like", "creation"},
+    {"const_like", "creation"},
+    {"arange", "creation"},
+    {"arange_float", "creation"},
+    {"linspace", "creation"},
+    {"eye", "creation"},
+    {"random_bits", "random"},
+    {"rand", "random"},
+    {"randn", "random"},
+    {"randint", "random"},
+    {"normal", "random"},
+    {"uniform", "random"},
+    {"scaled_uniform", "random"},
+    {"glorot_uniform", "random"},
+    {"kaiming_uniform", "random"},
+    {"kaiming_normal", "random"},
+    {"randperm", "random"},
+    {"rand_like", "random"},
+    {"randn_like", "random"},
+    {"multinomial", "random"},
+    {"dropout", "random"},
+    {"is_param_", "state"},
+    {"grad", "state"},
+    {"realize", "state"},
+    {"replace", "state"},
+    {"to_", "state"},
+
+    {"backward", "tests/unit: it adds to grad what gradient gives"},
+    {"gradient", "what is tested"},
+};
+// Why a method's row has no gradient.
+const std::map<std::string, const char*> kNoGradient = {
+    {"bitcast", "bits"},
+    {"logical_not", "bool"},
+    {"isnan", "bool"},
+    {"isinf", "bool"},
+    {"isfinite", "bool"},
+    {"lt", "bool"},
+    {"gt", "bool"},
+    {"le", "bool"},
+    {"ge", "bool"},
+    {"eq", "bool"},
+    {"ne", "bool"},
+    {"isclose", "bool"},
+    {"allclose", "bool"},
+    {"any", "bool"},
+    {"all", "bool"},
+    {"bitwise_not", "ints"},
+    {"bitwise_and", "ints"},
+    {"bitwise_or", "ints"},
+    {"bitwise_xor", "ints"},
+    {"lshift", "ints"},
+    {"rshift", "ints"},
+    {"threefry", "ints"},
+    {"argmax", "ints"},
+    {"argmin", "ints"},
+    {"argsort", "ints"},
+    {"nonzero", "ints"},
+    {"one_hot", "ints"},
+    {"to_half", "cast has one"},
+    {"to_float", "cast has one"},
+    {"to_int", "ints"},
+    {"to_bool", "bool"},
+};
+
+// Names of the methods of Tensor that give tensors, from the public header.
+std::set<std::string> public_methods() {
+  std::ifstream in("include/whit/tensor.h");
+  std::stringstream text;
+  text << in.rdbuf();
+  std::string body = text.str();
+  body = body.substr(body.find("class Tensor {\n public:"));
+  body = body.substr(0, body.find("  struct Impl;"));
+  std::set<std::string> names;
+  const std::regex method(
+      R"(\n  (?:static )?(?:const )?(?:Tensor&?|std::vector<Tensor>|std::pair<Tensor, Tensor>) (\w+)\()");
+  for (std::sregex_iterator it(body.begin(), body.end(), method), end; it != end; ++it)
+    if ((*it)[1] != "operator") names.insert((*it)[1]);
+  return names;
+}
+
+TEST(Coverage, EveryMethodHasARowAndItsGradientOne) {
+  std::set<std::string> rows, gradients;
+  for (const Row& row : catalogue()) {
+    const std::string first = row.name.substr(0, row.name.find(' '));
+    rows.insert(first);
+    if (row.has_gradient && (row.kinds & kFloat)) gradients.insert(first);
+  }
+  const std::set<std::string> names = public_methods();
+  EXPECT_GT(names.size(), 150u);
+  for (const std::string& name : names) {
+    if (kNoRow.contains(name)) continue;
+    EXPECT_TRUE(rows.contains(name)) << name << " has no row in the catalogue";
+    EXPECT_NE(gradients.contains(name), kNoGradient.contains(name)) << name << ": gradient";
+  }
+  for (const auto* list : {&kNoRow, &kNoGradient})
+    for (const auto& [name, why] : *list)
+      EXPECT_TRUE(names.contains(name) || rows.contains(name) || name == "weak_uint" || name == "weak_float" ||
+                  name == "set_view")
+          << name << " is listed, but is no method";
 }
 
 }  // namespace
