@@ -413,6 +413,11 @@ const std::map<std::string, const char*> kNoRow = {
 
     {"backward", "tests/unit: it adds to grad what gradient gives"},
     {"gradient", "what is tested"},
+    {"hash", "conformance: hash"},
+    {"keccak", "conformance: hash"},
+    {"as_param", "function"},
+    {"call", "function"},
+    {"custom_kernel", "function"},
 };
 // Why a method's row has no gradient.
 const std::map<std::string, const char*> kNoGradient = {
