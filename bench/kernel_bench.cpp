@@ -1,5 +1,6 @@
 // Kernels of codegen, one thread, in GFLOPS and as a part of the measured multiply-add peak; matmuls beside OpenBLAS
 // where it is installed. Times are of the thread's CPU clock, medians. `kernel_bench [filter]`; OPTS=1 prints schedules.
+// `kernel_bench matmul M N K [at] [bt]` measures one matmul of any shape.
 #include <dlfcn.h>
 #include <time.h>
 
@@ -93,21 +94,28 @@ int main(int argc, char** argv) {
   peak = peak_gflops();
   std::printf("multiply-add peak: %.1f GFLOPS, one core\n", peak);
   const Sgemm sgemm = find_sgemm();
-  for (const zoo::MatmulShape s : {zoo::MatmulShape{256, 256, 256},
-                                   {512, 512, 512},
-                                   {1024, 1024, 1024},
-                                   {2048, 2048, 2048},
-                                   {1024, 1024, 1024, false, true},
-                                   {1024, 1024, 1024, true, false},
-                                   {1000, 1000, 1000},
-                                   {333, 333, 333},
-                                   {100, 100, 100},
-                                   {17, 1000, 333},
-                                   {1, 1000, 1000},
-                                   {1, 1000, 1000, false, true},
-                                   {512, 10, 576, false, true},
-                                   {512, 576, 10},
-                                   {10, 576, 512, true, false}}) {
+  std::vector<zoo::MatmulShape> matmuls{{256, 256, 256},
+                                        {512, 512, 512},
+                                        {1024, 1024, 1024},
+                                        {2048, 2048, 2048},
+                                        {1024, 1024, 1024, false, true},
+                                        {1024, 1024, 1024, true, false},
+                                        {1000, 1000, 1000},
+                                        {333, 333, 333},
+                                        {100, 100, 100},
+                                        {17, 1000, 333},
+                                        {1, 1000, 1000},
+                                        {1, 1000, 1000, false, true},
+                                        {512, 10, 576, false, true},
+                                        {512, 576, 10},
+                                        {10, 576, 512, true, false}};
+  if (argc > 4) {
+    auto has = [&](const char* word) {
+      return std::any_of(argv + 5, argv + argc, [&](const char* a) { return !std::strcmp(a, word); });
+    };
+    matmuls = {{std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]), has("at"), has("bt")}};
+  }
+  for (const zoo::MatmulShape& s : matmuls) {
     const int m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
     std::vector<float> a(static_cast<size_t>(s.m * s.k), 0.5f), b(static_cast<size_t>(s.k * s.n), 0.25f),
         c(static_cast<size_t>(s.m * s.n));

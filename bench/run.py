@@ -164,6 +164,15 @@ def row_matmul(table, build, pairs):
               f"best {max(rates):.1f} GFLOPS = {100 * max(rates) / top:.0f} %, median {statistics.median(rates):.1f} = {100 * statistics.median(rates) / top:.0f} %")
 
 
+def row_shapes(table, build, pairs):
+  lines = program(build, "matmul_shapes")
+  table.numbers["shapes"] = lines
+  reach = {"ratio to cblas_sgemm, geometric mean": "<= 0.9 x", "shapes above 1.5 x": "0"}
+  errors_of(table, "matmuls of odd shapes beside cblas_sgemm, one thread", "<= 0.9 x", lines)
+  for what, line in lines.items():
+    if what != "error": table.add(what, reach.get(what, ""), f"{line['min']:.3g} {line['unit']}")
+
+
 def row_start(table, build, pairs):
   """From spawning the process to the end of its first training step. Its data are made, not decoded."""
   folder = pathlib.Path(tempfile.mkdtemp(prefix="whit-bench-"))
@@ -257,7 +266,7 @@ def row_build(table, build, pairs):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-ROWS = {"train": row_train, "train-1": row_train_one_thread, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "start": row_start, "compile": row_compile,
+ROWS = {"train": row_train, "train-1": row_train_one_thread, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "shapes": row_shapes, "start": row_start, "compile": row_compile,
         "rewrite": row_rewrite, "replay": row_replay, "graphs": row_graphs, "leak": row_leak, "build": row_build}
 
 

@@ -227,7 +227,8 @@ ContractPlan plan_contraction(const Nest& nest, const Contraction& c, const Targ
       if (p.pack) p.cycles += n_packed * again * (contiguous ? 0.25 : 1.2);
       const Stride s = stride_of(out, lane);
       const double n_stored = product(c.own[0]) * product(c.own[1]) * product(c.batch);
-      p.cycles += n_stored * (s.linear && s.value == 1 ? 0.15 : 0.8);
+      // Lanes that lie a page apart in the output share cache sets.
+      p.cycles += n_stored * (s.linear && s.value == 1 ? 0.15 : s.linear && s.value * c.n_bytes < 2048 ? 0.8 : 4.0);
       if (p.cycles < best.cycles) best = p;
     }
   }
@@ -651,14 +652,14 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   c = Contraction();
   if (!recognise(nest, c)) return false;
   if (c.own[0].empty() && c.own[1].empty()) return false;
-  if (product(c.summed) < 4) return false;
+  if (product(c.summed) < 2) return false;
   const ContractPlan p = plan_contraction(nest, c, target);
   if (!p.lane) return false;
   if (p.pack) {
     // Packing is repaid by rows. A few rows over operands that lie along the sum do better with lanes along the sum.
     const double rows = product(c.own[p.swapped ? 0 : 1]);
     const UOp& k = c.summed.back();
-    const bool along = size_of(k) >= 16 && is_contiguous(c.x[0], k) && is_contiguous(c.x[1], k);
+    const bool along = size_of(k) >= 32 && is_contiguous(c.x[0], k) && is_contiguous(c.x[1], k);
     if (rows < 2 || (rows < 16 && along)) return false;
     if (c.summed.size() == 1 && product(c.summed) * static_cast<double>(p.vectors * p.lanes * c.n_bytes) > kMostScratch)
       return false;

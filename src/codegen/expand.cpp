@@ -10,7 +10,7 @@
 //  1. A REDUCE that does not depend on a copied range is one register for all copies: results are remembered by what
 //     the REDUCE's open ranges stand for.
 //  2. Reduces that could share a loop do: same sizes, same enclosing loop, same height above other reduces (so that
-//     neither can depend on the other).
+//     neither can depend on the other), as many as have accumulators in registers.
 //  3. The order of a fold is that of its ranges; unrolled copies extend the one chain.
 //  4. Recursion follows the nesting of REDUCEs, never the depth of an expression.
 #include <algorithm>
@@ -467,7 +467,7 @@ class Expander {
     std::sort(loops.begin(), loops.end(), [](const Node* a, const Node* b) { return range_id(a) < range_id(b); });
     std::vector<int64_t> key{c.home->id, level_.at(n), may_share ? 0 : next_range_};
     for (const Node* r : loops) key.push_back(r->n_src ? reinterpret_cast<intptr_t>(r) : range_size(r));
-    std::vector<UOp>& shared = groups_[key];
+    std::vector<UOp>& shared = (may_share ? group_with_room(key, n) : groups_[key].emplace_back()).loops;
     for (size_t i = 0; i < loops.size(); ++i) {
       if (i == shared.size()) shared.push_back(open_range(loops[i], c.scope));
       c.inner = tree_.open(c.inner, shared[i]);
@@ -475,6 +475,29 @@ class Expander {
     }
     c.loops = shared;
     return c;
+  }
+
+  // Loops that some REDUCEs share.
+  struct Group {
+    std::vector<UOp> loops{};
+    std::vector<const Node*> members{};
+    int64_t n_accumulators = 0;
+  };
+  // The group of a REDUCE among those with the same key: what does not fit into the registers together with the others,
+  // as a second register tile, gets a loop of its own.
+  Group& group_with_room(const std::vector<int64_t>& key, const Node* n) {
+    std::vector<Group>& groups = groups_[key];
+    for (Group& g : groups)
+      if (std::find(g.members.begin(), g.members.end(), n) != g.members.end()) return g;
+    int64_t n_accumulators = 1;
+    if (n->range_set)
+      for (const Node* r : n->range_set->nodes)
+        if (axis_type(r) == AxisType::Upcast) n_accumulators *= range_size(r);
+    if (groups.empty() || groups.back().n_accumulators + n_accumulators > target_.n_vector_registers)
+      groups.emplace_back();
+    groups.back().members.push_back(n);
+    groups.back().n_accumulators += n_accumulators;
+    return groups.back();
   }
 
   // A loop of its own for a range; a source says how far it really runs.
@@ -631,7 +654,7 @@ class Expander {
   std::unordered_map<const Node*, int> level_;
   Scope outer_;  // no range stands for anything else
   std::map<std::vector<const Node*>, UOp> folded_;
-  std::map<std::vector<int64_t>, std::vector<UOp>> groups_;
+  std::map<std::vector<int64_t>, std::vector<Group>> groups_;
   Block* floor_ = nullptr;  // holds what depends on no range
   Placed placed_;
   int64_t placed_limit_ = -1;

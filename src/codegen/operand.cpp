@@ -126,29 +126,35 @@ UOp zero_unless(const UOp& condition, const UOp& value) {
 UOp pack_panels(const Operand& x, const Panels& p, std::span<const UOp> summed, std::vector<UOp>& order) {
   const int64_t width = p.vectors * p.lanes;
   RangeMap map;
-  std::vector<UOp> dims, loops;
-  const UOp panel = fresh_range(p.n_panels, AxisType::Loop);
-  dims.push_back(panel);
-  for (const UOp& k : summed) {
-    const UOp fresh = fresh_range(range_size(k.node()), AxisType::Loop);
-    map.emplace(k.node(), fresh);
-    dims.push_back(fresh);
-  }
-  loops = dims;
-  // Contiguous in memory: whole vectors are copied. Else one element a time: a gather would be slower.
+  std::vector<UOp> dims{fresh_range(p.n_panels, AxisType::Loop)}, loops = dims;
+  const UOp panel = dims[0];
+  auto add = [&](int64_t size, AxisType type) {
+    dims.push_back(fresh_range(size, type));
+    loops.push_back(dims.back());
+    return dims.back();
+  };
+  // Contiguous in memory: whole vectors are copied. Else one element a time (a gather would be slower), a few terms of the
+  // sum next to each other: they share a line.
   const Stride s = x.stride(p.axis);
+  const bool contiguous = s.linear && s.value == 1;
+  int64_t copies = 1;
+  for (const UOp& k : summed) {
+    const int64_t n = range_size(k.node());
+    if (!contiguous && k == summed.back())
+      for (int64_t d = 2; d <= 16; ++d) copies = n % d == 0 ? d : copies;
+    const UOp outer = add(n / copies, AxisType::Loop);
+    map.emplace(k.node(), copies == 1 ? outer : outer * copies + add(copies, AxisType::Upcast));
+  }
   UOp within;
-  if (s.linear && s.value == 1) {
-    const UOp u = fresh_range(p.vectors, AxisType::Upcast), l = fresh_range(p.lanes, AxisType::Lane);
-    within = u * p.lanes + l;
-    dims.push_back(u);
-    dims.push_back(l);
+  if (contiguous) {
+    const UOp u = add(p.vectors, AxisType::Upcast);
+    within = u * p.lanes + add(p.lanes, AxisType::Lane);
+  } else if (copies > 1) {
+    within = add(width, AxisType::Loop);
+    std::swap(loops.end()[-1], loops.end()[-2]);
   } else {
-    const int64_t copies = std::min<int64_t>(width, 8);
-    const UOp w = fresh_range(width / copies, AxisType::Loop), u = fresh_range(copies, AxisType::Upcast);
-    within = w * copies + u;
-    dims.push_back(w);
-    dims.push_back(u);
+    const UOp w = add(width / std::min<int64_t>(width, 8), AxisType::Loop);
+    within = w * std::min<int64_t>(width, 8) + add(std::min<int64_t>(width, 8), AxisType::Upcast);
   }
   UOp at = panel * width + within;
   if (p.chunk) at = p.chunk * (p.n_panels * width) + at;
@@ -159,7 +165,7 @@ UOp pack_panels(const Operand& x, const Panels& p, std::span<const UOp> summed, 
   map.emplace(p.axis.node(), at);
   std::vector<UOp> src{substitute(value, map)};
   src.insert(src.end(), dims.begin(), dims.end());
-  order.insert(order.end(), dims.begin(), dims.end());
+  order.insert(order.end(), loops.begin(), loops.end());
   return UOp::make(Op::Stage, x.value.dtype(), src);
 }
 

@@ -121,9 +121,9 @@ class Compilation {
     }
     compiled_count.fetch_add(1, std::memory_order_relaxed);
     if (flag::DEBUG() >= 3)
-      log_line(fmt::format("compiled {:<40} lower {:6.2f} ms, compile {:6.2f} ms", e->name,
+      log_line(fmt::format("compiled {:<40} lower {:6.2f} ms, compile {:6.2f} ms, {}", e->name,
                            static_cast<double>(lowered - start) * 1e-6,
-                           static_cast<double>(os::now_ns() - lowered) * 1e-6));
+                           static_cast<double>(os::now_ns() - lowered) * 1e-6, to_text(program.src(0).arg())));
     return e;
   }
 };

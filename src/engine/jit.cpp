@@ -442,9 +442,7 @@ void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
         c.program->run(h + c.first_handle, v + c.first_value);
       }
     }
-    GlobalCounters& total = counters();
-    total.add_kernel(n_ops, n_bytes, 0);
-    total.kernel_count.fetch_add(n_kernels - 1, std::memory_order_relaxed);
+    counters().add_kernels(n_kernels, n_ops, n_bytes, 0);
     return;
   }
   for (const Call& c : calls) {

@@ -20,7 +20,7 @@ BufferPtr as_buffer(const BoundArg& arg) {
 void run_program(const Executable& program, void* const* handles, const int64_t* values, bool replayed) {
   if (flag::DEBUG() < 2) [[likely]] {
     program.run(handles, values);
-    counters().add_kernel(program.n_ops, program.n_bytes, 0);
+    counters().add_kernels(1, program.n_ops, program.n_bytes, 0);
     return;
   }
   Device& device = Device::get(program.device);
@@ -30,7 +30,7 @@ void run_program(const Executable& program, void* const* handles, const int64_t*
   device.synchronize();
   const int64_t t_ns = std::max<int64_t>(1, os::now_ns() - start);
   GlobalCounters& c = counters();
-  c.add_kernel(program.n_ops, program.n_bytes, t_ns);
+  c.add_kernels(1, program.n_ops, program.n_bytes, t_ns);
   const double t = static_cast<double>(t_ns);
   const bool colour = flag::NO_COLOR() == 0;
   const char* on = colour ? replayed ? "\x1b[35m" : "\x1b[32m" : "";

@@ -448,7 +448,14 @@ std::shared_ptr<void> payload(const UOp& buffer) {
 
 void set_payload(const UOp& buffer, std::shared_ptr<void> p) {
   std::lock_guard lock(extra_mutex());
-  extra_of(buffer).payload.swap(p);
+  NodeExtra& e = extra_of(buffer);
+  e.payload_address.store(p.get(), std::memory_order_release);
+  e.payload.swap(p);
+}
+
+bool has_payload(const UOp& buffer, const void* p) {
+  const NodeExtra* e = buffer->extra.load(std::memory_order_acquire);
+  return (e ? e->payload_address.load(std::memory_order_acquire) : nullptr) == p;
 }
 
 UOp realized(const UOp& u) {

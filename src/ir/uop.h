@@ -36,7 +36,8 @@ struct RangeSet {
 
 /// Side data of the engine, outside identity: what a BUFFER stands for, and where a computed node is stored.
 struct NodeExtra {
-  std::shared_ptr<void> payload;   ///< of a BUFFER: its runtime::Buffer
+  std::shared_ptr<void> payload;  ///< of a BUFFER: its runtime::Buffer
+  std::atomic<const void*> payload_address{nullptr};
   const Node* realized = nullptr;  ///< owning: the view or BUFFER that holds this node's value
 };
 
@@ -155,6 +156,7 @@ std::string_view device_name(uint16_t id);
 /// Side data. set_payload is for fresh BUFFERs; set_realized replaces what was there.
 std::shared_ptr<void> payload(const UOp& buffer);
 void set_payload(const UOp& buffer, std::shared_ptr<void> p);
+bool has_payload(const UOp& buffer, const void* p);  ///< that very one; takes no lock
 UOp realized(const UOp& u);
 void set_realized(const UOp& u, UOp where);
 

@@ -18,11 +18,11 @@ struct GlobalCounters {
   void reset();
   void reset_peak() { mem_peak.store(mem_used.load()); }
 
-  void add_kernel(int64_t n_ops, int64_t n_bytes, int64_t t_ns) {
-    kernel_count.fetch_add(1, std::memory_order_relaxed);
+  void add_kernels(int64_t n_kernels, int64_t n_ops, int64_t n_bytes, int64_t t_ns) {
+    kernel_count.fetch_add(n_kernels, std::memory_order_relaxed);
     global_ops.fetch_add(n_ops, std::memory_order_relaxed);
     global_mem.fetch_add(n_bytes, std::memory_order_relaxed);
-    time_sum_ns.fetch_add(t_ns, std::memory_order_relaxed);
+    if (t_ns) time_sum_ns.fetch_add(t_ns, std::memory_order_relaxed);
   }
   void add_memory(int64_t n_bytes);
 };

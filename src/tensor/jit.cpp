@@ -171,7 +171,7 @@ struct TinyJit::Captured {
   // store that waits is done before a replay that reads the memory.
   struct Watch {
     UOp node;
-    const Buffer* memory;
+    BufferPtr memory;
     uint32_t n_refs;
     int64_t n_uses;
     bool sure;  // one storage only, so counts cannot stay the same by chance
@@ -203,8 +203,8 @@ void TinyJit::Captured::start_watch() {
     for (const Tensor& t : detail::live_tensors()) {
       const auto& s = t.impl()->storage;
       if (!s || s->state().op() != Op::Buffer || !seen.try_emplace(s.get(), 1).second) continue;
-      const Buffer* const b = engine::buffer_of(s->state()).get();
-      if (!memory.contains(b)) continue;
+      const BufferPtr b = engine::buffer_of(s->state());
+      if (!memory.contains(b.get())) continue;
       const auto it = std::find_if(watches.begin(), watches.end(), [&](const Watch& w) { return w.memory == b; });
       if (it == watches.end()) {
         watches.push_back({s->state(), b, 0, 0, true});
@@ -215,7 +215,7 @@ void TinyJit::Captured::start_watch() {
   }
   for (Watch& w : watches) {
     w.n_refs = w.node->refs.load(std::memory_order_relaxed);
-    w.n_uses = engine::buffer_of(w.node).use_count();
+    w.n_uses = w.memory.use_count();
   }
   graph->accept_readers();
 }
@@ -230,9 +230,8 @@ bool TinyJit::Captured::has_changed(std::span<const UOp> in) const {
     if (n->refs.load(std::memory_order_relaxed) > 2) return true;
   }
   return std::any_of(watches.begin(), watches.end(), [](const Watch& w) {
-    const BufferPtr b = engine::buffer_of(w.node);
-    return !w.sure || b.get() != w.memory || w.node->refs.load(std::memory_order_relaxed) != w.n_refs ||
-           b.use_count() != w.n_uses;
+    return !w.sure || !has_payload(w.node, w.memory.get()) ||
+           w.node->refs.load(std::memory_order_relaxed) != w.n_refs || w.memory.use_count() != w.n_uses;
   });
 }
 

@@ -28,10 +28,27 @@ int count(const UOp& program, Op op) {
   return n;
 }
 
+// The most accumulators that one loop of a sum holds.
+int most_accumulators(const UOp& program) {
+  std::vector<int> open;
+  int most = 0;
+  for (const Node* n : program->src()[1]->src()) {
+    if (n->op == Op::Range) {
+      open.push_back(0);
+    } else if (n->op == Op::EndRange) {
+      if (axis_type(n->src()[0]) == AxisType::Reduce) most = std::max(most, open.back());
+      open.pop_back();
+    } else if (n->op == Op::Store && n->src()[0]->op == Op::Reg) {
+      ++open.back();
+    }
+  }
+  return most;
+}
+
 TEST(Contract, Matmul) {
   for (const int64_t m : {1, 2, 5, 17, 64})
     for (const int64_t n : {1, 7, 16, 33, 70})
-      for (const int64_t k : {3, 70}) {
+      for (const int64_t k : {2, 3, 32, 70}) {
         for (const bool ta : {false, true})
           for (const bool tb : {false, true})
             ASSERT_EQ(check(zoo::matmul({m, n, k, ta, tb, (m + n) % 2 == 0}), small()), "")
@@ -185,6 +202,10 @@ TEST(Contract, WhatIsCounted) {
   EXPECT_EQ(count(p, Op::MulAcc), 24);
   EXPECT_EQ(count(p, Op::Reg), 24);
   EXPECT_EQ(count(p, Op::Scratch), 1);
+  // The last columns are a narrower tile: what both hold does not fit into the registers, so each has a loop of its own.
+  const UOp q = lower_kernel(zoo::matmul({48, 100, 64}), t);
+  EXPECT_EQ(count(q, Op::Reg), 6 * 4 + 6 * 3);
+  EXPECT_EQ(most_accumulators(q), 24);
   // The gradient of a convolution's input: weights packed, the padded window staged, the sums of a tile.
   const UOp g = lower_kernel(zoo::conv_data_gradient({8, 32, 32, 24, 24, 5, 5}), t);
   EXPECT_EQ(count(g, Op::Scratch), 3);
