@@ -164,3 +164,15 @@ def test_a_result_that_is_the_state_or_an_input():
   back = TinyJit(lambda a: (a, (a + 1).realize()))
   for _ in range(3): back(filled(1, 2))
   assert back(filled(1, 2)[::-1])[0].tolist() == [2, 1]
+
+
+def test_a_new_seed_reaches_captured_functions():
+  @TinyJit
+  def draw(): return Tensor.rand(3).realize()
+  drawn = []
+  for seed in (1, 1, 1, 1, 2, 1):
+    Tensor.manual_seed(seed)
+    drawn.append(draw().tolist())
+  assert drawn[0] == drawn[1] == drawn[2] == drawn[3] == drawn[5] != drawn[4]
+  Tensor.manual_seed(1)
+  assert Tensor.rand(3).tolist() == drawn[0]

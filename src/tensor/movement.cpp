@@ -11,6 +11,8 @@ namespace {
 
 using Pairs = std::span<const std::optional<std::pair<int64_t, int64_t>>>;
 
+constexpr size_t kJoinAtOnce = 64;
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Tensor pad_zeros(const Tensor& x, std::span<const int64_t> before_after) {
@@ -317,8 +319,16 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
     equal_sizes &= t.shape()[axis] == first.shape()[axis];
   }
   if (tensors.size() == 1) return first;
+  std::vector<Tensor> same;
+  for (const Tensor& t : tensors) same.push_back(t.cast(dt));
+  if (same.size() > kJoinAtOnce) {  // a kernel's work on an element grows with the number of its inputs
+    std::vector<Tensor> groups;
+    for (size_t i = 0; i < same.size(); i += kJoinAtOnce)
+      groups.push_back(cat(std::span(same).subspan(i, std::min(kJoinAtOnce, same.size() - i)), dim).contiguous());
+    return cat(groups, dim);
+  }
   std::vector<UOp> values;
-  for (const Tensor& t : tensors) values.push_back(cast_value(t.uop(), dt));
+  for (const Tensor& t : same) values.push_back(t.uop());
   Dims dims(first.shape().begin(), first.shape().end());
   dims[axis] = total;
   if (equal_sizes) {

@@ -1,5 +1,6 @@
 // Random numbers: threefry2x32 over a counter, one stream a device. The counter is memory of the device that every
 // draw advances by assign, so that a captured step draws new numbers at each replay.
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <map>
@@ -16,8 +17,10 @@ using namespace detail;
 namespace {
 
 struct Stream {
-  Tensor key;      // uint32 [2]: hash of the device's number, seed
-  Tensor counter;  // uint64 [1]: 32-bit words drawn so far
+  Tensor key;            // uint32 [2]: hash of the device's number, seed
+  Tensor counter;        // uint64 [1]: 32-bit words drawn so far
+  size_t number = 0;     // the device's, in the order of use since the seed
+  bool is_used = false;  // since the seed
 };
 struct Streams {
   std::mutex mutex;
@@ -27,6 +30,27 @@ struct Streams {
 Streams& streams() {
   static Streams* const s = new Streams;
   return *s;
+}
+
+// Memory stays where it is, so that captured functions see a new seed.
+void start(Stream& stream, const std::string& device, size_t number, uint64_t seed) {
+  std::string big_endian;
+  for (int i = 3; i >= 0; --i) big_endian += static_cast<char>(number >> (8 * i));
+  const auto digest = sha256(big_endian);
+  uint32_t hash = 0;
+  for (size_t i = 28; i < 32; ++i) hash = hash << 8 | digest[i];
+  const Tensor key = Tensor::from<uint32_t>({hash, static_cast<uint32_t>(seed)}, 2, {.device = device});
+  const Tensor counter = Tensor::from<uint64_t>({0}, 1, {.device = device});
+  if (!stream.key.defined()) {
+    stream.key = key.clone();
+    stream.counter = counter.clone();
+    stream.key.is_param_(false);
+    stream.counter.is_param_(false);
+  } else {
+    stream.key.assign(key);
+    stream.counter.assign(counter);
+  }
+  stream.number = number;
 }
 
 int64_t fan_in(const IntList& shape) {
@@ -74,7 +98,10 @@ void Tensor::manual_seed(uint64_t seed) {
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
   s.seed = seed;
-  s.of_device.clear();
+  for (auto& [device, stream] : s.of_device) {
+    start(stream, device, stream.number, seed);
+    stream.is_used = false;
+  }
 }
 
 Tensor Tensor::random_bits(const Tensor& key, const Tensor& counter, int64_t num) { return words(key, counter, num); }
@@ -89,21 +116,11 @@ Tensor Tensor::rand(const IntList& shape, const TensorOptions& o) {
   const int64_t num = (n * n_bytes(dt) + 3) / 4;
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
-  auto it = s.of_device.find(dev);
-  if (it == s.of_device.end()) {
-    const size_t number = s.of_device.size();
-    std::string big_endian;
-    for (int i = 3; i >= 0; --i) big_endian += static_cast<char>(number >> (8 * i));
-    const auto digest = sha256(big_endian);
-    uint32_t hash = 0;
-    for (size_t i = 28; i < 32; ++i) hash = hash << 8 | digest[i];
-    Stream fresh{from<uint32_t>({hash, static_cast<uint32_t>(s.seed)}, 2, {.device = dev}),
-                 from<uint64_t>({0}, 1, {.device = dev})};
-    fresh.key.is_param_(false);
-    fresh.counter.is_param_(false);
-    it = s.of_device.emplace(dev, std::move(fresh)).first;
-  }
-  Stream& stream = it->second;
+  const auto n_used = static_cast<size_t>(
+      std::count_if(s.of_device.begin(), s.of_device.end(), [](const auto& d) { return d.second.is_used; }));
+  Stream& stream = s.of_device[dev];
+  if (!stream.is_used && (!stream.key.defined() || stream.number != n_used)) start(stream, dev, n_used, s.seed);
+  stream.is_used = true;
   const Tensor step = constant_int(num, DType::UInt64);
   stream.counter.assign(stream.counter + step);
   return bits_to_rand(words(stream.key, stream.counter - step, num), dt, shape).contiguous();

@@ -1,5 +1,6 @@
 // Reductions and what is made of them: statistics, softmax, cumulative operations.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -31,14 +32,8 @@ Tensor fold(const Tensor& x, std::string_view monoid, std::span<const int64_t> a
     const Tensor value = wrap(broadcast_scalar(identity, dims));
     if (!is_float(x.dtype()) || !x.device()) return value;
     // A zero that depends on x keeps the path of the (empty) gradient.
-    Dims pads;
-    for (const int64_t d : x.shape()) {
-      pads.push_back(0);
-      pads.push_back(d == 0 ? 1 : 0);
-    }
-    Dims all;
-    for (size_t i = 0; i < x.ndim(); ++i) all.push_back(static_cast<int64_t>(i));
-    return value + reduce_tensor(wrap(pad(x.uop(), pads)), "add", all, false);
+    const int64_t none[] = {0}, one_more[] = {0, 1};
+    return value + wrap(shaped(pad(shaped(x.uop(), none), one_more), {}));
   }
   return reduce_tensor(x, monoid, axes, keepdim);
 }
@@ -190,42 +185,42 @@ Tensor Tensor::softmin(int64_t axis, std::optional<DType> dt) const { return neg
 
 namespace {
 
-constexpr int64_t kBlock = 256;
+constexpr int64_t kBlock = 64, kOneKernel = 512;
+constexpr std::string_view kLogAdd = "logaddexp";  // folds as the monoids do
 
-// [.., n] -> [.., n, n]: for each position all elements up to it, the identity before the first.
-Tensor prefixes(const Tensor& x, std::string_view monoid) {
-  const int64_t n = x.shape().back();
+Tensor identity_of(std::string_view monoid, DType dt) {
+  return wrap(constant_of(monoid_identity(monoid == kLogAdd ? "max" : monoid, dt)));
+}
+
+// The fold of the first 1, 2 .. n elements of the last axis, as one reduction over windows of [.., n, n].
+Tensor fold_prefixes(const Tensor& x, std::string_view monoid) {
+  const int64_t n = x.shape().back(), axes[] = {static_cast<int64_t>(x.ndim())};
+  const Tensor inside = Tensor::arange(0, 2 * n - 1, 1).ge(n - 1);
   Tensor padded = x.pad({n - 1, 0});
-  const Scalar id = monoid_identity(monoid, x.dtype());
-  if (is_float(x.dtype()) ? id.f != 0 : id.i != 0) {
-    const Tensor inside = Tensor::arange(0, 2 * n - 1, 1).ge(n - 1);
-    padded = inside.where(padded, wrap(constant_of(id)));
-  }
-  return wrap(window(padded.uop(), static_cast<int64_t>(x.ndim()) - 1, n, 1, 1));
+  if (monoid != "add") padded = inside.where(padded, identity_of(monoid, x.dtype()));
+  const Tensor w = wrap(window(padded.uop(), axes[0] - 1, n, 1, 1));
+  return monoid == kLogAdd ? w.logsumexp(-1) : reduce_tensor(w, monoid, axes, false);
 }
 
 Tensor scan_last(const Tensor& x, std::string_view monoid) {
-  const int64_t n = x.shape().back(), last = static_cast<int64_t>(x.ndim());
-  if (n <= 2 * kBlock) {
-    const int64_t axes[] = {last};
-    return reduce_tensor(prefixes(x, monoid), monoid, axes, false);
-  }
+  const int64_t n = x.shape().back();
+  if (n <= kOneKernel) return fold_prefixes(x, monoid);
   // Blocks first, then the totals of the blocks before.
   const int64_t n_blocks = (n + kBlock - 1) / kBlock;
-  const Scalar id = monoid_identity(monoid, x.dtype());
-  const Tensor identity = wrap(constant_of(id));
-  Tensor padded = x.pad({0, n_blocks * kBlock - n});
-  padded = Tensor::arange(0, n_blocks * kBlock, 1).lt(n).where(padded, identity);
+  const Tensor identity = identity_of(monoid, x.dtype());
+  const Tensor padded =
+      Tensor::arange(0, n_blocks * kBlock, 1).lt(n).where(x.pad({0, n_blocks * kBlock - n}), identity);
   Dims dims(x.shape().begin(), x.shape().end());
   dims.back() = n_blocks;
   dims.push_back(kBlock);
-  const Tensor inner = scan_last(padded.reshape(dims), monoid).contiguous();
+  const Tensor inner = fold_prefixes(padded.reshape(dims), monoid).contiguous();
   const Tensor totals = scan_last(inner.split({kBlock - 1, 1}, -1)[1].squeeze(-1), monoid);
   const Tensor before = Tensor::arange(0, n_blocks, 1).lt(1).where(identity, totals.pad({1, -1})).unsqueeze(-1);
-  const Tensor joined = monoid == "add"   ? inner + before
-                        : monoid == "mul" ? inner * before
-                        : monoid == "max" ? inner.maximum(before)
-                                          : inner.minimum(before);
+  const Tensor joined = monoid == "add"     ? inner + before
+                        : monoid == "mul"   ? inner * before
+                        : monoid == "max"   ? inner.maximum(before)
+                        : monoid == kLogAdd ? inner.logaddexp(before)
+                                            : inner.minimum(before);
   dims.pop_back();
   dims.back() = n_blocks * kBlock;
   return joined.reshape(dims).split({n, n_blocks * kBlock - n}, -1)[0];
@@ -239,19 +234,15 @@ Tensor scan(const char* op, const Tensor& x, int64_t axis, std::string_view mono
 
 std::pair<Tensor, Tensor> scan_with_index(const char* op, const Tensor& self, int64_t axis, bool largest) {
   const Tensor x = strong(self);
+  const Tensor v = scan(op, x, axis, largest ? "max" : "min");
+  if (x.ndim() == 0 || x.numel() == 0) return {v, v.const_like(0, DType::Int32)};
+  // The last place where the extreme changed.
   const int64_t a = resolve_axis(op, axis, x.shape());
-  if (x.ndim() == 0) return {x, Tensor::zeros({}, {.dtype = DType::Int32, .buffer = false})};
-  const std::string_view monoid = largest ? "max" : "min";
-  const Tensor t = x.transpose(a, -1);
-  if (t.numel() == 0) return {x, x.cast(DType::Int32)};
-  const Tensor v = scan_last(t, monoid);
-  const int64_t n = t.shape().back();
-  const Tensor w = prefixes(t, monoid);
-  const Tensor at = Tensor::arange(0, n, 1).unsqueeze(1) + Tensor::arange(0, n, 1) - (n - 1);  // [position, window]
-  Tensor hit = w.eq(v.unsqueeze(-1));
-  if (is_float(x.dtype())) hit = hit | w.isnan();
-  const Tensor index = (hit & at.ge(0)).where(at, Tensor::constant_int(n, at.dtype())).min(-1);
-  return {v.transpose(a, -1), index.cast(DType::Int32).transpose(a, -1)};
+  const Tensor t = x.transpose(a, -1), before = v.transpose(a, -1).pad({1, -1});
+  const Tensor at = Tensor::arange(0, t.shape().back(), 1, DType::Int32);
+  Tensor changed = at.eq(0) | (largest ? t.gt(before) : t.lt(before));
+  if (is_float(x.dtype())) changed = changed | (t.isnan() & before.isnan().logical_not());
+  return {v, scan_last(changed.where(at, Tensor::constant_int(0, DType::Int32)), "max").transpose(a, -1)};
 }
 
 }  // namespace
@@ -266,38 +257,72 @@ std::pair<Tensor, Tensor> Tensor::cummax(int64_t axis) const { return scan_with_
 std::pair<Tensor, Tensor> Tensor::cummin(int64_t axis) const { return scan_with_index("cummin", *this, axis, false); }
 Tensor Tensor::logcumsumexp(int64_t axis) const {
   const Tensor x = to_float_dtype(strong(*this));
-  const int64_t a = resolve_axis("logcumsumexp", axis, shape());
-  if (ndim() == 0 || numel() == 0) return x;
-  const Tensor w = prefixes(x.transpose(a, -1), "max");
-  return w.logsumexp(-1).transpose(a, -1);
+  return scan("logcumsumexp", x.cast(wide_float(x.dtype())), axis, kLogAdd).cast(x.dtype());
 }
 
 // ---- order
 
+namespace {
+
+constexpr int64_t kSortByRank = 2048;
+
+// out[row, place[row, i]] = values[row, i]
+Tensor put(const Tensor& place, const Tensor& values) {
+  const int64_t rows = place.shape()[0], n = place.shape()[1];
+  const DType dt = rows * n <= INT32_MAX ? DType::Int32 : DType::Int64;
+  const Tensor at = (place.cast(dt) + Tensor::arange(0, rows, 1, dt).unsqueeze(1) * n).flatten();
+  const Tensor none = wrap(broadcast_scalar(constant(values.dtype(), 0), Dims{rows * n}));
+  const Tensor flat = values.expand({rows, n}).flatten();
+  return wrap(UOp::make(Op::Scatter, values.dtype(), {none.uop(), at.uop(), flat.uop()}, Arg("set")))
+      .reshape({rows, n})
+      .contiguous();
+}
+
+// Which element comes to each place of a row: equal ones keep their order, NaN comes last.
+Tensor order_of(const Tensor& rows, bool descending) {  // [row, n]
+  const int64_t n = rows.shape()[1];
+  const Tensor numbers = Tensor::arange(0, n, 1, DType::Int32).unsqueeze(0);
+  if (n <= kSortByRank) {
+    // The rank of an element is how many come before it.
+    const Tensor x = rows.unsqueeze(-1), y = rows.unsqueeze(-2);  // [row, i, 1], [row, 1, j]
+    Tensor before = descending ? y.gt(x) : y.lt(x), same = y.eq(x);
+    if (is_float(rows.dtype())) {
+      before = before | (x.isnan() & y.isnan().logical_not());
+      same = same | (x.isnan() & y.isnan());
+    }
+    const Tensor earlier = numbers.lt(numbers.transpose(0, 1));
+    return put((before | (same & earlier)).sum(-1).contiguous(), numbers);
+  }
+  // By the bits of an unsigned key, from the lowest: those with a 0 first.
+  constexpr DType kKeys[] = {DType::UInt8, DType::UInt16, DType::UInt32, DType::UInt64};
+  const DType dt = rows.dtype(), kind = kKeys[std::bit_width(static_cast<unsigned>(n_bytes(dt))) - 1];
+  const int64_t n_bits = dt == DType::Bool ? 1 : 8 * n_bytes(dt);
+  const auto all = [&](uint64_t v) { return Tensor::constant_int(static_cast<int64_t>(v), kind); };
+  const Tensor low = all(0), top = all(uint64_t{1} << (8 * n_bytes(dt) - 1)), ones = all(~uint64_t{0});
+  Tensor key = dt == DType::Bool ? rows.cast(kind) : is_float(dt) ? rows.eq(0).where(0, rows).bitcast(kind) : rows;
+  if (is_float(dt)) key = (key & top).ne(low).where(key ^ ones, key ^ top);
+  if (is_int(dt) && !is_unsigned(dt)) key = rows.bitcast(kind) ^ top;
+  if (descending) key = key ^ (dt == DType::Bool ? all(1) : ones);
+  if (is_float(dt)) key = rows.isnan().where(ones, key);
+  key = key.contiguous();
+  Tensor order = numbers.expand(rows.shape());
+  for (int64_t i = 0; i < n_bits; ++i) {
+    const Tensor bit = (key & all(1)).cast(DType::Int32).contiguous(), up_to = bit.cumsum(1).contiguous();
+    const Tensor zeros_before = numbers - up_to + bit, n_zeros = Tensor(n) - up_to.split({n - 1, 1}, 1)[1];
+    const Tensor place = bit.ne(0).where(n_zeros + up_to - 1, zeros_before).contiguous();
+    key = put(place, key >> all(1));
+    order = put(place, order);
+  }
+  return order;
+}
+
+}  // namespace
+
 std::pair<Tensor, Tensor> Tensor::sort(int64_t dim, bool descending) const {
   const int64_t a = resolve_axis("sort", dim, shape());
-  if (ndim() == 0) return {*this, zeros({}, {.dtype = DType::Int32, .buffer = false})};
-  if (numel() == 0) return {*this, cast(DType::Int32)};
-  // The rank of an element is how many come before it; equal ones keep their order, NaN comes last.
-  const Tensor t = transpose(a, -1), x = t.unsqueeze(-1), y = t.unsqueeze(-2);  // [.., i, 1], [.., 1, j]
-  const int64_t n = t.shape().back();
-  const Tensor i = arange(0, n, 1).unsqueeze(1), j = arange(0, n, 1);
-  Tensor before = descending ? y.gt(x) : y.lt(x), same = y.eq(x);
-  if (is_float(dtype())) {
-    before = before | (x.isnan() & y.isnan().logical_not());
-    same = same | (x.isnan() & y.isnan());
-  }
-  const Tensor rank = (before | (same & j.lt(i))).sum(-1).contiguous();  // [.., i]
-  // index[rank] = i, in every row
-  const int64_t rows = t.numel() / n;
-  const DType dt = t.numel() <= INT32_MAX ? DType::Int32 : DType::Int64;
-  const Tensor offset = arange(0, rows, 1, dt).reshape({rows, 1}) * n;
-  const Tensor place = (rank.reshape({rows, n}).cast(dt) + offset).flatten();
-  const Tensor numbers = arange(0, n, 1, DType::Int32).expand({rows, n}).flatten();
-  const Tensor none = full({rows * n}, 0, {.dtype = DType::Int32, .buffer = false});
-  const Tensor at = wrap(UOp::make(Op::Scatter, DType::Int32, {none.uop(), place.uop(), numbers.uop()}, Arg("set")))
-                        .reshape(t.shape());
-  const Tensor index = at.contiguous();
+  if (ndim() == 0 || numel() == 0) return {*this, const_like(0, DType::Int32)};
+  const Tensor t = transpose(a, -1);
+  const Tensor index = order_of(strong(t).reshape({-1, t.shape().back()}), descending).reshape(t.shape());
   return {t.gather(-1, index).transpose(a, -1), index.transpose(a, -1)};
 }
 Tensor Tensor::argsort(int64_t dim, bool descending) const { return sort(dim, descending).second; }

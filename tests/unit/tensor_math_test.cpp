@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tensor_checks.h"
 
 namespace whit {
@@ -157,6 +159,51 @@ TEST(Hash, Keccak) {
   EXPECT_EQ(std::vector<uint8_t>(shake.begin(), shake.begin() + 4), (std::vector<uint8_t>{0x58, 0x81, 0x09, 0x2d}));
   expect_error(ErrorKind::Key, "[keccak] 'md5'; expected", [&] { (void)abc.keccak("md5"); });
   expect_error(ErrorKind::Value, "[keccak] rate 7; expected", [&] { (void)abc.keccak(7, 6); });
+}
+
+// Long rows are sorted by the bits of a key, and scanned in blocks.
+TEST(Order, LongRows) {
+  constexpr int64_t n = 2500;
+  std::vector<double> values(n);
+  for (int64_t i = 0; i < n; ++i) values[static_cast<size_t>(i)] = static_cast<double>(i * 7919 % 101) - 50;
+  values[5] = NAN, values[6] = INFINITY, values[7] = -INFINITY, values[8] = -0.0;
+  const auto before = [](double a, double b) { return !std::isnan(a) && (std::isnan(b) || a < b); };
+  for (const DType dt : {DType::Float64, DType::Float16, DType::Int8, DType::UInt64, DType::Bool})
+    for (const bool descending : {false, true}) {
+      std::vector<double> own = values;
+      for (double& v : own)
+        if (!is_float(dt)) v = std::isfinite(v) ? (dt == DType::Bool ? v > 0 : dt == DType::UInt64 ? v + 50 : v) : 0;
+      std::vector<int32_t> want(n);
+      for (int32_t i = 0; i < n; ++i) want[static_cast<size_t>(i)] = i;
+      std::stable_sort(want.begin(), want.end(), [&](int32_t i, int32_t j) {
+        const double a = own[static_cast<size_t>(i)], b = own[static_cast<size_t>(j)];
+        return descending && !std::isnan(a) && !std::isnan(b) ? a > b : before(a, b);
+      });
+      const auto [v, index] = Tensor::from(own, n).cast(dt).sort(-1, descending);
+      EXPECT_EQ(index.to_vector<int32_t>(), want) << name(dt) << " descending " << descending;
+    }
+  const Tensor x = Tensor::from(values, n), clean = x.isfinite().where(x, 0.0);
+  expect_tensor(clean.cumsum()[n - 1], {}, {clean.sum().item()}, 1e-9);
+  expect_tensor(clean.logcumsumexp()[n - 1], {}, {clean.logsumexp().item()}, 1e-9);
+  const auto [most, at] = x.cummax();
+  expect_tensor(most.get({Slice{0, 7}}), 7, {-50, -9, 32, 32, 32, NAN, NAN});
+  EXPECT_EQ(at[n - 1].item_int(), 5);
+}
+
+TEST(Order, EmptySumsEnd) {
+  EXPECT_EQ(Tensor::zeros({0, int64_t{1} << 40}).sum().item(), 0);
+  EXPECT_EQ(Tensor::zeros({0, int64_t{1} << 40}).sum(0).shape(), Shape({int64_t{1} << 40}));
+}
+
+TEST(Order, ManyTensorsAreJoinedInGroups) {
+  std::vector<Tensor> parts;
+  std::vector<double> want;
+  for (int i = 0; i < 300; ++i) {
+    parts.push_back(f32({static_cast<float>(i)}, 1).realize());
+    want.push_back(i);
+  }
+  expect_tensor(Tensor::cat(parts), 300, want);
+  expect_tensor(Tensor::stack(parts, 1), {1, 300}, want);
 }
 
 }  // namespace
