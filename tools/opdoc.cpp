@@ -25,7 +25,6 @@ struct OpRow {
 constexpr OpRow kOps[] = {
 #define WHIT_OP(Name, TEXT, Group, n_src, semantics) {TEXT, #Group, n_src, semantics},
 #include "ir/ops.def"
-#undef WHIT_OP
 };
 
 struct FlagRow {
@@ -37,8 +36,6 @@ constexpr FlagRow kFlags[] = {
 #define WHIT_FLAG_INT(name, value, codegen, doc) {#name, #value, doc},
 #define WHIT_FLAG_STR(name, value, codegen, doc) {#name, value, doc},
 #include "base/flags.def"
-#undef WHIT_FLAG_INT
-#undef WHIT_FLAG_STR
 };
 
 // A cell of a table of Markdown.

@@ -61,8 +61,6 @@ struct ReadEnvironment {
 #define WHIT_FLAG_INT(name, default_value, ...) read_int(id++, #name, default_value);
 #define WHIT_FLAG_STR(name, default_value, ...) read_text(id++, #name, default_value);
 #include "base/flags.def"
-#undef WHIT_FLAG_INT
-#undef WHIT_FLAG_STR
   }
 };
 [[gnu::init_priority(200)]] const ReadEnvironment read_environment;
@@ -120,8 +118,6 @@ const std::vector<FlagInfo>& flag_infos() {
 #define WHIT_FLAG_INT(name, default_value, codegen, doc) {#name, false, codegen, doc},
 #define WHIT_FLAG_STR(name, default_value, codegen, doc) {#name, true, codegen, doc},
 #include "base/flags.def"
-#undef WHIT_FLAG_INT
-#undef WHIT_FLAG_STR
   };
   return infos;
 }
@@ -134,8 +130,6 @@ void set_flag(std::string_view name, const FlagValue& value) {
   if (converted != value_of(id)) say_when_not_there(id);
   store(id, converted);
 }
-
-bool flag_in_environment(std::string_view name) { return start_state().from_environment[must_find(name)]; }
 
 void check_flags() {
   const std::string& error = start_state().error;

@@ -25,8 +25,6 @@ enum class Id : unsigned char {
 #define WHIT_FLAG_INT(name, ...) name,
 #define WHIT_FLAG_STR(name, ...) name,
 #include "base/flags.def"
-#undef WHIT_FLAG_INT
-#undef WHIT_FLAG_STR
   kCount
 };
 extern std::atomic<int64_t> ints[static_cast<size_t>(Id::kCount)];
@@ -38,8 +36,6 @@ extern std::atomic<const std::string*> texts[static_cast<size_t>(Id::kCount)];
 #define WHIT_FLAG_STR(name, ...) \
   inline const std::string& name() { return *texts[static_cast<size_t>(Id::name)].load(std::memory_order_acquire); }
 #include "base/flags.def"
-#undef WHIT_FLAG_INT
-#undef WHIT_FLAG_STR
 }  // namespace flag
 
 /// All rows, in the order of the table.
@@ -49,8 +45,6 @@ FlagValue flag_value(std::string_view name);
 /// Sets a flag for the whole process, until it is set again. A text that holds an integer is taken for an integer flag.
 /// errors: Key for an unknown name, Type for a value of the wrong type
 void set_flag(std::string_view name, const FlagValue& value);
-/// True when the environment gave the flag a value.
-bool flag_in_environment(std::string_view name);
 /// Raises what was wrong with the environment at start ("DEBUG=abc"): devices and the Python module call it.
 /// errors: Value
 void check_flags();

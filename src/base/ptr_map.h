@@ -12,7 +12,8 @@ class PtrMap {
  public:
   explicit PtrMap(size_t n_slots = 64) : slots_(n_slots) {}  ///< n_slots: a power of two
   /// The value of `key`, or null when there is none.
-  V* find(const K* key) {
+  V* find(const K* key) { return const_cast<V*>(std::as_const(*this).find(key)); }
+  const V* find(const K* key) const {
     for (size_t i = start(key);; i = (i + 1) & (slots_.size() - 1)) {
       if (slots_[i].first == key) return &slots_[i].second;
       if (!slots_[i].first) return nullptr;

@@ -189,41 +189,40 @@ std::string ChildProcess::end() {
                              : fmt::format("exit code {}", WEXITSTATUS(status));
 }
 
-bool ChildProcess::write(const void* data, size_t n_bytes, int64_t deadline_ns) {
-  const NoSigpipe no_sigpipe;
-  const char* at = static_cast<const char*>(data);
+namespace {
+template <class Byte, class Move>
+bool move_all(Move move, int fd, short event, Byte* at, size_t n_bytes, int64_t deadline_ns) {
   while (n_bytes > 0) {
-    const ssize_t put = ::write(to_child_, at, n_bytes);
-    if (put > 0) {
-      at += put;
-      n_bytes -= static_cast<size_t>(put);
-    } else if (errno == EAGAIN) {
-      pollfd fd{to_child_, POLLOUT, 0};
-      if (poll(&fd, 1, poll_ms(deadline_ns)) == 0) return false;
-    } else if (errno != EINTR) {
+    const ssize_t n = move(fd, at, n_bytes);
+    if (n > 0) {
+      at += n;
+      n_bytes -= static_cast<size_t>(n);
+    } else if (n < 0 && errno == EAGAIN) {
+      pollfd waited{fd, event, 0};
+      if (poll(&waited, 1, poll_ms(deadline_ns)) == 0) return false;
+    } else if (n == 0 || errno != EINTR) {
       return false;
     }
   }
   return true;
 }
+}  // namespace
+
+bool write_all(int fd, const void* data, size_t n_bytes, int64_t deadline_ns) {
+  return move_all(::write, fd, POLLOUT, static_cast<const char*>(data), n_bytes, deadline_ns);
+}
+
+bool read_all(int fd, void* data, size_t n_bytes, int64_t deadline_ns) {
+  return move_all(::read, fd, POLLIN, static_cast<char*>(data), n_bytes, deadline_ns);
+}
+
+bool ChildProcess::write(const void* data, size_t n_bytes, int64_t deadline_ns) {
+  const NoSigpipe no_sigpipe;
+  return write_all(to_child_, data, n_bytes, deadline_ns);
+}
 
 bool ChildProcess::read(void* data, size_t n_bytes, int64_t deadline_ns) {
-  char* at = static_cast<char*>(data);
-  while (n_bytes > 0) {
-    const ssize_t got = ::read(from_child_, at, n_bytes);
-    if (got > 0) {
-      at += got;
-      n_bytes -= static_cast<size_t>(got);
-    } else if (got == 0) {
-      return false;
-    } else if (errno == EAGAIN) {
-      pollfd fd{from_child_, POLLIN, 0};
-      if (poll(&fd, 1, poll_ms(deadline_ns)) == 0) return false;
-    } else if (errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
+  return read_all(from_child_, data, n_bytes, deadline_ns);
 }
 
 }  // namespace whit

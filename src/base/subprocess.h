@@ -20,6 +20,10 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::strin
 /// The path of a program in PATH, or "".
 std::string find_program(const std::string& name);
 
+/// All bytes to or from a file descriptor. False when the other end is gone or the deadline (os::now_ns; 0: none) is past.
+bool write_all(int fd, const void* data, size_t n_bytes, int64_t deadline_ns = 0);
+bool read_all(int fd, void* data, size_t n_bytes, int64_t deadline_ns = 0);
+
 /// A child that is talked to over its standard input and output; its standard error is ours.
 class ChildProcess {
  public:

@@ -6,6 +6,7 @@
 #include "codegen/loops.h"
 #include "codegen/optimize.h"
 #include "ir/build.h"
+#include "ir/remake.h"
 #include "ir/verify.h"
 #include "render/renderer.h"
 
@@ -30,25 +31,17 @@ bool is_narrow(DType dt) { return is_float(dt) && !is_weak(dt) && n_bytes(dt) < 
 
 // Narrow floats are folded in float32 and rounded once.
 UOp widen_reduces(const UOp& sink) {
-  std::unordered_map<const Node*, UOp> done;
-  std::vector<UOp> src;
+  Remade made;
   for (const Node* n : toposort(sink)) {
-    src.clear();
-    bool changed = false;
-    for (const Node* s : n->src()) {
-      const auto it = done.find(s);
-      src.push_back(it == done.end() ? UOp(s) : it->second);
-      changed |= src.back().node() != s;
+    if (n->op != Op::Reduce || !is_narrow(n->dtype)) {
+      made.update(n);
+      continue;
     }
-    if (n->op == Op::Reduce && is_narrow(n->dtype)) {
-      src[0] = cast(src[0], DType::Float32);
-      done.emplace(n, cast(UOp::make(Op::Reduce, DType::Float32, src, n->arg), n->dtype));
-    } else if (changed) {
-      done.emplace(n, UOp::make(n->op, n->dtype, src, n->arg));
-    }
+    std::vector<UOp>& src = made.src(n);
+    src[0] = cast(src[0], DType::Float32);
+    made.set(n, cast(UOp::make(Op::Reduce, DType::Float32, src, n->arg), n->dtype));
   }
-  const auto it = done.find(sink.node());
-  return it == done.end() ? sink : it->second;
+  return made.of(sink.node());
 }
 
 // What the renderer has no text for.

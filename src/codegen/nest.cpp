@@ -4,6 +4,8 @@
 #include <atomic>
 #include <unordered_set>
 
+#include "ir/remake.h"
+
 namespace whit::codegen {
 namespace {
 
@@ -53,30 +55,19 @@ struct Closers {
 
 void replace(Nest& nest, const RangeMap& map, const Node* dropped) {
   // A merged or constant range leaves the lists of its closers.
-  std::unordered_map<const Node*, UOp> done(map);
-  std::vector<UOp> src;
+  Remade made;
+  for (const auto& [from, to] : map) made.set(from, to);
   for (const Node* n : toposort(nest.ends)) {
-    if (done.contains(n)) continue;
-    src.clear();
-    bool changed = false;
-    for (size_t i = 0; i < n->n_src; ++i) {
-      const Node* s = n->src()[i];
-      if (i > 0 && closes(n->op) && s == dropped) {
-        changed = true;
-        continue;
-      }
-      const auto it = done.find(s);
-      src.push_back(it == done.end() ? UOp(s) : it->second);
-      changed |= src.back().node() != s;
-    }
-    if (!changed) continue;
-    if (n->op == Op::Reduce && src.size() == 1)
-      done.emplace(n, src[0]);
-    else
-      done.emplace(n, make_folded(n->op, n->dtype, src, n->arg));
+    if (made.has(n)) continue;
+    std::vector<UOp>& src = made.src(n);
+    if (closes(n->op))
+      for (size_t i = n->n_src; i-- > 1;)
+        if (n->src()[i] == dropped) src.erase(src.begin() + static_cast<ptrdiff_t>(i));
+    const auto is_source = [](const UOp& u, const Node* s) { return u.node() == s; };
+    if (std::equal(src.begin(), src.end(), n->src().begin(), n->src().end(), is_source)) continue;
+    made.set(n, n->op == Op::Reduce && src.size() == 1 ? src[0] : make_folded(n->op, n->dtype, src, n->arg));
   }
-  for (UOp& e : nest.ends)
-    if (const auto it = done.find(e.node()); it != done.end()) e = it->second;
+  for (UOp& e : nest.ends) e = made.of(e.node());
 }
 
 void collect_order(Nest& nest) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/remake.h"
+
 namespace whit::codegen {
 namespace {
 
@@ -11,22 +13,12 @@ bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.b
 // Rebuilds an expression with some LOADs replaced.
 template <class F>
 UOp map_loads(const UOp& root, F&& f) {
-  std::unordered_map<const Node*, UOp> done;
-  std::vector<UOp> src;
+  Remade made;
   for (const Node* n : toposort(root)) {
-    src.clear();
-    bool changed = false;
-    for (const Node* s : n->src()) {
-      const auto it = done.find(s);
-      src.push_back(it == done.end() ? UOp(s) : it->second);
-      changed |= src.back().node() != s;
-    }
-    UOp now = changed ? UOp::make(n->op, n->dtype, src, n->arg) : UOp(n);
-    if (n->op == Op::Load && n->src()[0]->op == Op::Index) now = f(now);
-    if (now.node() != n) done.emplace(n, now);
+    made.update(n);
+    if (n->op == Op::Load && n->src()[0]->op == Op::Index) made.set(n, f(made.of(n)));
   }
-  const auto it = done.find(root.node());
-  return it == done.end() ? root : it->second;
+  return made.of(root.node());
 }
 
 UOp with_gate(const UOp& load_, const UOp& gate) {

@@ -14,6 +14,7 @@
 
 #include "base/flags.h"
 #include "ir/eval.h"
+#include "ir/remake.h"
 
 namespace whit::codegen {
 namespace {
@@ -25,30 +26,16 @@ constexpr double kThreadNs = 12'000;  // least time of a part that is worth a th
 
 int64_t floor_pow2(int64_t n) { return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
 
+constexpr OpSet kSlowest{Op::Exp2, Op::Log2, Op::Sin, Op::Pow}, kFloatDivision{Op::Fdiv, Op::Recip, Op::Sqrt},
+    kIntDivision{Op::Cdiv, Op::Cmod, Op::FloorDiv, Op::FloorMod};
+
 double op_cost(const Node* n) {
-  switch (n->op) {
-    case Op::Exp2:
-    case Op::Log2:
-    case Op::Sin:
-    case Op::Pow:
-      return 14;
-    case Op::Threefry:
-      return 40;
-    case Op::Fdiv:
-    case Op::Recip:
-    case Op::Sqrt:
-      return 4;
-    case Op::Cdiv:
-    case Op::Cmod:
-    case Op::FloorDiv:
-    case Op::FloorMod:
-      return 6;
-    case Op::Load:
-    case Op::Store:
-      return 1;
-    default:
-      return is_elementwise(n->op) || n->op == Op::Reduce ? 0.5 : 0;
-  }
+  if (kSlowest.has(n->op)) return 14;
+  if (n->op == Op::Threefry) return 40;
+  if (kFloatDivision.has(n->op)) return 4;
+  if (kIntDivision.has(n->op)) return 6;
+  if (n->op == Op::Load || n->op == Op::Store) return 1;
+  return is_elementwise(n->op) || n->op == Op::Reduce ? 0.5 : 0;
 }
 
 bool is_value(const Node* n) {
@@ -446,23 +433,13 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
     // Unrolling made new nodes; a REDUCE keeps its closed ranges, which name it.
     std::vector<const Node*> wanted;
     for (const Node* s : best.split) wanted.push_back(s->src()[s->n_src - 1]);
-    RangeMap done;
-    std::vector<UOp> src;
+    Remade made;
     for (const Node* n : fresh) {
-      src.clear();
-      bool changed = false;
-      for (const Node* s : n->src()) {
-        const auto it = done.find(s);
-        src.push_back(it == done.end() ? UOp(s) : it->second);
-        changed |= src.back().node() != s;
-      }
-      UOp now = changed ? UOp::make(n->op, n->dtype, src, n->arg) : UOp(n);
+      made.update(n);
       if (n->op == Op::Reduce && std::find(wanted.begin(), wanted.end(), n->src()[n->n_src - 1]) != wanted.end())
-        now = split_reduce(now.node(), nest, big);
-      if (now.node() != n) done.emplace(n, now);
+        made.set(n, split_reduce(made.of(n).node(), nest, big));
     }
-    for (UOp& e : nest.ends)
-      if (const auto it = done.find(e.node()); it != done.end()) e = it->second;
+    for (UOp& e : nest.ends) e = made.of(e.node());
     forget_unused(nest);
     nest.opts += "split-reduce ";
   }
@@ -491,37 +468,37 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
   const int64_t unroll = n_inside <= 16 && n_sums <= 4 ? 4 : n_inside <= 60 && n_sums <= 4 ? 2 : 1;
   nest.opts += fmt::format("lanes {}x{} ", unroll, lanes);
 
-  // Without anything to share, each part of the axis is a nest of its own.
-  std::vector<Nest> out;
   const auto parts = segments_of(n, lanes, unroll, big || n_sums > 2);
+  // The loops of a part of the axis instead of r, outermost first.
+  const auto loops_of = [](const Segment& s, AxisType outer) {
+    std::vector<UOp> loops{fresh_range(s.count, outer), fresh_range(s.unroll, AxisType::Upcast)};
+    if (s.lanes > 1) loops.push_back(fresh_range(s.lanes, AxisType::Lane));
+    return loops;
+  };
+  const auto end_over = [&](const UOp& e, const Segment& s, const std::vector<UOp>& loops) {
+    const UOp at = (loops[0] * s.unroll + loops[1]) * s.lanes + (s.lanes > 1 ? loops[2] : idx(0)) + s.begin;
+    std::vector<UOp> ranges = closed_ranges(e.node());
+    std::erase(ranges, r);
+    ranges.insert(ranges.end(), loops.begin(), loops.end());
+    return remake_end(e, {{r.node(), at}}, ranges);
+  };
+  std::erase(nest.order, r);
   if (shared) {
     std::vector<UOp> ends;
-    std::vector<UOp> order, inner;
-    for (const UOp& q : nest.order)
-      if (q != r) order.push_back(q);
-    const auto first_inner = std::find_if(order.begin(), order.end(), [](const UOp& q) {
+    const auto first_inner = std::find_if(nest.order.begin(), nest.order.end(), [](const UOp& q) {
       return axis_type(q.node()) != AxisType::Weak && axis_type(q.node()) != AxisType::Loop;
     });
-    std::vector<UOp> outer(order.begin(), first_inner), after(first_inner, order.end());
+    std::vector<UOp> outer(nest.order.begin(), first_inner), after(first_inner, nest.order.end());
     for (const UOp& e : nest.ends) {
       if (!contains(closed_ranges(e.node()), r)) {
         ends.push_back(e);
         continue;
       }
       for (const Segment& s : parts) {
-        const UOp i = fresh_range(s.count, AxisType::Loop), u = fresh_range(s.unroll, AxisType::Upcast),
-                  l = fresh_range(s.lanes, AxisType::Lane);
-        const UOp at = (i * s.unroll + u) * s.lanes + (s.lanes > 1 ? l : idx(0)) + s.begin;
-        std::vector<UOp> ranges;
-        for (const UOp& q : closed_ranges(e.node()))
-          if (q != r) ranges.push_back(q);
-        ranges.push_back(i);
-        ranges.push_back(u);
-        if (s.lanes > 1) ranges.push_back(l);
-        ends.push_back(remake_end(e, {{r.node(), at}}, ranges));
-        outer.push_back(i);
-        after.push_back(u);
-        if (s.lanes > 1) after.push_back(l);
+        const std::vector<UOp> loops = loops_of(s, AxisType::Loop);
+        ends.push_back(end_over(e, s, loops));
+        outer.push_back(loops[0]);
+        after.insert(after.end(), loops.begin() + 1, loops.end());
       }
     }
     nest.ends = std::move(ends);
@@ -530,34 +507,19 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
     parallelize(nest, common_loops(nest), ns, target);
     return {nest};
   }
-  for (size_t p = 0; p < parts.size(); ++p) {
-    const Segment s = parts[p];
+  // Without anything to share, each part of the axis is a nest of its own.
+  std::vector<Nest> out;
+  for (const Segment& s : parts) {
     Nest part = nest;
-    const UOp i = fresh_range(s.count, AxisType::Weak), u = fresh_range(s.unroll, AxisType::Upcast),
-              l = fresh_range(s.lanes, AxisType::Lane);
-    const UOp at = (i * s.unroll + u) * s.lanes + (s.lanes > 1 ? l : idx(0)) + s.begin;
-    for (UOp& e : part.ends) {
-      std::vector<UOp> ranges;
-      for (const UOp& q : closed_ranges(e.node()))
-        if (q != r) ranges.push_back(q);
-      ranges.push_back(i);
-      ranges.push_back(u);
-      if (s.lanes > 1) ranges.push_back(l);
-      e = remake_end(e, {{r.node(), at}}, ranges);
-    }
+    const std::vector<UOp> loops = loops_of(s, AxisType::Weak);
+    for (UOp& e : part.ends) e = end_over(e, s, loops);
     // The lanes' loop is the innermost of the outputs.
-    std::vector<UOp> order;
-    size_t at_end = 0;
-    for (const UOp& q : part.order) {
-      if (q == r) continue;
-      order.push_back(q);
-      if (axis_type(q.node()) == AxisType::Weak || axis_type(q.node()) == AxisType::Loop) at_end = order.size();
-    }
-    order.insert(order.begin() + static_cast<ptrdiff_t>(at_end), i);
-    order.push_back(u);
-    if (s.lanes > 1) order.push_back(l);
-    part.order = std::move(order);
-    if (p > 0) part = clone(part);
+    const auto last_output = std::find_if(part.order.rbegin(), part.order.rend(), [](const UOp& q) {
+      return axis_type(q.node()) == AxisType::Weak || axis_type(q.node()) == AxisType::Loop;
+    });
+    part.order.insert(last_output.base(), loops[0]);
+    part.order.insert(part.order.end(), loops.begin() + 1, loops.end());
+    if (!out.empty()) part = clone(part);
     const double share = static_cast<double>(s.count * s.unroll * s.lanes) / static_cast<double>(n);
     cut_far_sums(part, ns * share, target);
     parallelize(part, common_loops(part), ns * share, target);

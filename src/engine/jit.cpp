@@ -1,6 +1,7 @@
 #include "engine/jit.h"
 
 #include <algorithm>
+#include <compare>
 #include <unordered_map>
 
 #include "base/flags.h"
@@ -18,6 +19,7 @@ namespace {
 struct Extent {
   const Buffer* base;
   int64_t first, last;
+  auto operator<=>(const Extent&) const = default;
   bool overlaps(const Extent& o) const { return base == o.base && first < o.last && o.first < last; }
 };
 Extent extent_of(const Buffer& b) {
@@ -289,14 +291,8 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
     }
     g->calls.push_back(call);
   }
-  std::sort(g->written.begin(), g->written.end(), [](const Extent& a, const Extent& b) {
-    return a.base != b.base ? a.base < b.base : a.first != b.first ? a.first < b.first : a.last < b.last;
-  });
-  g->written.erase(std::unique(g->written.begin(), g->written.end(),
-                               [](const Extent& a, const Extent& b) {
-                                 return a.base == b.base && a.first == b.first && a.last == b.last;
-                               }),
-                   g->written.end());
+  std::sort(g->written.begin(), g->written.end());
+  g->written.erase(std::unique(g->written.begin(), g->written.end()), g->written.end());
   for (const UOp& node : impl_->written) {
     const BufferPtr memory = buffer_of(node);
     if (fixed_number.contains(memory.get()) && !was_made(memory.get())) g->states.push_back({node, 0});
@@ -311,28 +307,14 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
   }
   for (size_t i = 0; i < g->slots.size(); ++i) {
     const Slot& s = g->slots[i];
-    switch (s.kind) {
-      case Slot::Kind::Fixed:
-        g->handles[i] = g->fixed[static_cast<size_t>(s.number)]->handle();
-        break;
-      case Slot::Kind::Arena:
-        if (s.n_bytes > 0) g->handles[i] = BoundArg{g->arenas.at(s.device), s.offset, s.n_bytes}.handle();
-        break;
-      case Slot::Kind::Output:
-        g->handles[i] = g->made[static_cast<size_t>(s.number)].turns[0].buffer->handle();
-        break;
-      case Slot::Kind::Input:
-        break;
-    }
+    if (s.kind == Slot::Kind::Input || (s.kind == Slot::Kind::Arena && s.n_bytes == 0)) continue;
+    g->handles[i] = g->bound_arg(s, {}).handle();
   }
+  std::unique_ptr<CapturedGraph> graph(new CapturedGraph(std::move(g)));
   if (flag::DEBUG() >= 1)
-    log_line(fmt::format("captured {} kernels, {} inputs, {} outputs, {} bytes of temporaries", g->n_kernels,
-                         g->facts.size(), g->outputs.size(), [&] {
-                           int64_t n = 0;
-                           for (const auto& a : g->arenas) n += a.second->n_bytes();
-                           return n;
-                         }()));
-  return std::unique_ptr<CapturedGraph>(new CapturedGraph(std::move(g)));
+    log_line(fmt::format("captured {} kernels, {} inputs, {} outputs, {} bytes of temporaries", graph->n_kernels(),
+                         graph->impl_->facts.size(), graph->impl_->outputs.size(), graph->arena_bytes()));
+  return graph;
 }
 
 CapturedGraph::CapturedGraph(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

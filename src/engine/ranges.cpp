@@ -12,15 +12,11 @@
 namespace whit::engine {
 namespace {
 
-bool is_recorded(const Node* n) {
-  return n->op != Op::Buffer && n->extra.load(std::memory_order_acquire) && realized(UOp(n));
-}
-
 bool is_identity(Op op) { return op == Op::Detach || op == Op::ContiguousBackward || op == Op::Contiguous; }
 
 // What lies below a view, as far as it can be moved.
 bool is_end(const Node* n) {
-  return n->device == 0 || !(is_movement(n->op) || is_identity(n->op) || n->op == Op::Bitcast) || is_recorded(n);
+  return n->device == 0 || !(is_movement(n->op) || is_identity(n->op) || n->op == Op::Bitcast) || is_realized(n);
 }
 
 // A view that is `shape` elements in order, from a byte of a BUFFER on.
@@ -159,19 +155,17 @@ class CopyRanges {
 std::vector<UOp> copy_ranges(std::span<const UOp> roots) {
   CopyRanges pass;
   sched::NodeIndex index;
-  const NodeList order = sched::collect(roots, index, is_recorded);
+  const NodeList order = sched::collect(roots, index, is_realized);
   std::vector<UOp> done(order.size()), src;
   for (size_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i];
-    bool changed = false;
+    done[i] = UOp(n);
+    if (is_realized(n) || n->n_src == 0) continue;
     src.clear();
-    if (!is_recorded(n))
-      for (const Node* s : n->src()) {
-        src.push_back(done[static_cast<size_t>(index.find(s))]);
-        changed |= src.back().node() != s;
-      }
-    done[i] = changed ? again(n, src) : UOp(n);
-    if (n->op == Op::Copy && !src.empty())
+    for (const Node* s : n->src()) src.push_back(done[static_cast<size_t>(index.find(s))]);
+    const bool moves = n->op == Op::Reshape && src[0].node() != n->src()[0];
+    done[i] = moves ? reshape(src[0], n->shape) : UOp(n).with_src(src);
+    if (n->op == Op::Copy)
       if (UOp u = pass.moved_copy(n, src[0])) done[i] = std::move(u);
   }
   std::vector<UOp> out;

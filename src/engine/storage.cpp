@@ -12,20 +12,7 @@ UOp storage_param(DType dtype, int64_t n_elems) {
   return param(0, dtype, dims);
 }
 
-bool is_view_op(Op op) {
-  switch (op) {
-    case Op::Reshape:
-    case Op::Expand:
-    case Op::Permute:
-    case Op::Shrink:
-    case Op::Flip:
-    case Op::Window:
-    case Op::Detach:
-      return true;
-    default:
-      return false;
-  }
-}
+bool is_view_op(Op op) { return kViews.has(op) || op == Op::Detach; }
 
 namespace {
 

@@ -9,11 +9,6 @@
 namespace whit::engine {
 namespace {
 
-bool is_realised(const Node* n) {
-  const NodeExtra* e = n->extra.load(std::memory_order_acquire);
-  return e && e->realized && n->op != Op::Buffer;
-}
-
 bool is_view(const Node* n) {
   return (is_movement(n->op) && n->op != Op::Stack) || n->op == Op::Detach || n->op == Op::ContiguousBackward;
 }
@@ -24,7 +19,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   StorePlan plan;
   sched::NodeIndex index;
   // Raw pointers only: every handle made here would count as a reference from outside.
-  const NodeList order = sched::collect(roots, index, is_realised);
+  const NodeList order = sched::collect(roots, index, is_realized);
   const auto number = [&](const Node* n) { return static_cast<size_t>(index.find(n)); };
 
   // The base of views; a realised node shows the BUFFER that its value lies in.
@@ -33,7 +28,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   for (size_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i];
     base[i] = n;
-    if (is_realised(n)) {
+    if (is_realized(n)) {
       const Node* v = n->extra.load(std::memory_order_acquire)->realized;
       while (is_view(v)) v = v->src()[0];
       base[i] = v;
@@ -56,7 +51,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   };
   for (size_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i];
-    if (n->op != Op::After || is_realised(n)) continue;
+    if (n->op != Op::After || is_realized(n)) continue;
     const Node* x = base[number(n->src()[0])];
     if (const int32_t k = index.find(x); x->op == Op::After && k >= 0) superseded[static_cast<size_t>(k)] = 1;
     memory[i] = memory_below(n->src()[0]);
@@ -67,11 +62,11 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   // References that are known: edges of the graph, recorded values, and chains of views under them.
   std::unordered_map<const Node*, uint32_t> known;
   for (const Node* n : order)
-    if (!is_realised(n))
+    if (!is_realized(n))
       for (const Node* s : n->src()) ++known[s];
   std::unordered_map<const Node*, char> counted;  // views below recorded values that are not nodes of the graph
   for (const Node* n : order) {
-    if (!is_realised(n)) continue;
+    if (!is_realized(n)) continue;
     const Node* v = n->extra.load(std::memory_order_acquire)->realized;
     ++known[v];
     while (is_view(v) && index.find(v) < 0 && counted.try_emplace(v, 1).second) {
@@ -99,14 +94,14 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   std::vector<const Node*> extra;
   // A view that somebody holds needs only what it shows: an EXPAND may be a thousand times as large.
   const auto add_extra = [&](const Node* n) {
-    while (is_view(n) && !is_realised(n)) n = n->src()[0];
-    if (is_realised(n) || root_nodes.contains(n) || std::find(extra.begin(), extra.end(), n) != extra.end()) return;
+    while (is_view(n) && !is_realized(n)) n = n->src()[0];
+    if (is_realized(n) || root_nodes.contains(n) || std::find(extra.begin(), extra.end(), n) != extra.end()) return;
     extra.push_back(n);
   };
   for (size_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i];
     const bool shows_memory = base[i]->op == Op::Buffer && overwritten.contains(base[i]);
-    if (n->op == Op::After && !is_realised(n)) {
+    if (n->op == Op::After && !is_realized(n)) {
       // A state that ends here and is held by somebody is a value to keep.
       old[i] = superseded[i];
       if (superseded[i] && outside(n) && !root_nodes.contains(n)) add_extra(n);
@@ -117,7 +112,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
       if (n->op != Op::Buffer && outside(n)) keep[base[i]] = 1;
       continue;
     }
-    if (is_realised(n) || n->op == Op::Store || n->dtype == DType::Void) continue;
+    if (is_realized(n) || n->op == Op::Store || n->dtype == DType::Void) continue;
     for (const Node* s : n->src()) old[i] |= old[number(s)];
     if (old[i] && outside(n) && !root_nodes.contains(n)) add_extra(n);
   }

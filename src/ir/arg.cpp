@@ -1,7 +1,6 @@
 #include "ir/arg.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "base/hash.h"
@@ -87,94 +86,43 @@ int64_t Arg::int_at(size_t i) const {
 }
 
 double Arg::to_double() const {
-  switch (kind_) {
-    case Kind::Bool:
-      return b_ ? 1 : 0;
-    case Kind::Int:
-      return static_cast<double>(i_);
-    default:
-      return as_float();
-  }
+  return kind_ == Kind::Bool || kind_ == Kind::Int ? static_cast<double>(i_) : as_float();
 }
 
 int64_t Arg::to_int() const {
-  switch (kind_) {
-    case Kind::Bool:
-      return b_ ? 1 : 0;
-    case Kind::Float:
-      return static_cast<int64_t>(f_);
-    default:
-      return as_int();
-  }
+  if (kind_ == Kind::Bool) return i_;
+  return kind_ == Kind::Float ? static_cast<int64_t>(f_) : as_int();
 }
 
 bool Arg::operator==(const Arg& o) const {
   if (kind_ != o.kind_) return false;
-  switch (kind_) {
-    case Kind::None:
-    case Kind::Invalid:
-      return true;
-    case Kind::Bool:
-      return b_ == o.b_;
-    case Kind::Int:
-      return i_ == o.i_;
-    case Kind::Float:
-      return std::bit_cast<uint64_t>(f_) == std::bit_cast<uint64_t>(o.f_);
-    default:
-      break;
-  }
+  if (!shared()) return bits() == o.bits();
   if (rep_ == o.rep_) return true;
   if (rep_->hash != o.rep_->hash) return false;
-  if (kind_ == Kind::Str) return rep_->text == o.rep_->text;
-  if (kind_ == Kind::Ints) return rep_->ints == o.rep_->ints;
-  return *rep_->list == *o.rep_->list;
+  if (kind_ == Kind::List) return *rep_->list == *o.rep_->list;
+  return rep_->text == o.rep_->text && rep_->ints == o.rep_->ints;
 }
 
 uint64_t Arg::hash() const {
   const uint64_t k = static_cast<uint64_t>(kind_);
-  switch (kind_) {
-    case Kind::None:
-    case Kind::Invalid:
-      return k;
-    case Kind::Bool:
-      return hash_mix(k, b_ ? 1 : 0);
-    case Kind::Int:
-      return hash_mix(k, static_cast<uint64_t>(i_));
-    case Kind::Float:
-      return hash_mix(k, std::bit_cast<uint64_t>(f_));
-    default:
-      return hash_mix(k, rep_->hash);
-  }
+  if (kind_ == Kind::None || kind_ == Kind::Invalid) return k;
+  return hash_mix(k, shared() ? rep_->hash : bits());
 }
 
 void Arg::append_bytes(std::string& out) const {
-  auto put = [&](uint64_t v) { out.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  const auto put = [&](uint64_t v) { out.append(reinterpret_cast<const char*>(&v), sizeof v); };
   out.push_back(static_cast<char>(kind_));
-  switch (kind_) {
-    case Kind::None:
-    case Kind::Invalid:
-      break;
-    case Kind::Bool:
-      out.push_back(b_ ? 1 : 0);
-      break;
-    case Kind::Int:
-      put(static_cast<uint64_t>(i_));
-      break;
-    case Kind::Float:
-      put(std::bit_cast<uint64_t>(f_));
-      break;
-    case Kind::Str:
-      put(rep_->text.size());
-      out += rep_->text;
-      break;
-    case Kind::Ints:
-      put(rep_->ints.size());
-      for (const int64_t v : rep_->ints) put(static_cast<uint64_t>(v));
-      break;
-    case Kind::List:
-      put(rep_->list->size());
-      for (const Arg& a : *rep_->list) a.append_bytes(out);
-      break;
+  if (kind_ == Kind::Str) {
+    put(rep_->text.size());
+    out += rep_->text;
+  } else if (kind_ == Kind::Ints) {
+    put(rep_->ints.size());
+    for (const int64_t v : rep_->ints) put(static_cast<uint64_t>(v));
+  } else if (kind_ == Kind::List) {
+    put(rep_->list->size());
+    for (const Arg& a : *rep_->list) a.append_bytes(out);
+  } else if (kind_ != Kind::None && kind_ != Kind::Invalid) {
+    put(bits());
   }
 }
 

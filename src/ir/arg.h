@@ -1,6 +1,7 @@
 // Arg: the closed variant that a node carries besides its sources, and Shape: an immutable list of sizes.
 #pragma once
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -59,7 +60,7 @@ class Arg {
   enum class Kind : uint8_t { None, Bool, Int, Float, Invalid, Str, Ints, List };
 
   Arg() = default;
-  Arg(bool v) : kind_(Kind::Bool), b_(v) {}
+  Arg(bool v) : kind_(Kind::Bool), i_(v) {}
   Arg(int v) : kind_(Kind::Int), i_(v) {}
   Arg(int64_t v) : kind_(Kind::Int), i_(v) {}
   Arg(double v) : kind_(Kind::Float), f_(v) {}
@@ -90,7 +91,7 @@ class Arg {
   bool is_float() const { return kind_ == Kind::Float; }
   bool is_bool() const { return kind_ == Kind::Bool; }
   /// Typed reads; another kind is an internal error.
-  bool as_bool() const { return expect(Kind::Bool), b_; }
+  bool as_bool() const { return expect(Kind::Bool), i_ != 0; }
   int64_t as_int() const { return expect(Kind::Int), i_; }
   double as_float() const { return expect(Kind::Float), f_; }
   std::string_view as_str() const;
@@ -118,6 +119,8 @@ class Arg {
     SmallVec<Arg, 1>* list = nullptr;
   };
   bool shared() const { return kind_ >= Kind::Str; }
+  /// Of what is not shared: 0 for None and Invalid.
+  uint64_t bits() const { return kind_ == Kind::Float ? std::bit_cast<uint64_t>(f_) : static_cast<uint64_t>(i_); }
   void retain() const {
     if (shared()) rep_->refs.fetch_add(1, std::memory_order_relaxed);
   }
@@ -126,7 +129,6 @@ class Arg {
 
   Kind kind_ = Kind::None;
   union {
-    bool b_;
     int64_t i_ = 0;
     double f_;
     Rep* rep_;

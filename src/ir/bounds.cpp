@@ -92,25 +92,16 @@ Interval exact(Op op, std::span<const UOp> src) {
   return {};
 }
 
+constexpr OpSet kSameElements = kViews | OpSet{Op::Contiguous, Op::ContiguousBackward, Op::Detach, Op::Copy, Op::Lane};
+
 Interval compare(Op op, const UOp& a, const UOp& b) {
   if (a.dtype() == DType::UInt64 || is_float(a.dtype())) return {0, 1};
   const Interval x = of(a), y = of(b);
   const bool disjoint = x.hi < y.lo || y.hi < x.lo, same = x.lo == x.hi && y.lo == y.hi && x.lo == y.lo;
-  switch (op) {
-    case Op::CmpLt:
-      if (x.hi < y.lo) return {1, 1};
-      if (x.lo >= y.hi) return {0, 0};
-      break;
-    case Op::CmpNe:
-      if (disjoint) return {1, 1};
-      if (same || a == b) return {0, 0};
-      break;
-    default:
-      if (disjoint) return {0, 0};
-      if (same || a == b) return {1, 1};
-      break;
-  }
-  return {0, 1};
+  if (op == Op::CmpLt) return {x.hi < y.lo, x.lo < y.hi};
+  const bool is_ne = op == Op::CmpNe;
+  if (disjoint) return {is_ne, is_ne};
+  return same || a == b ? Interval{!is_ne, !is_ne} : Interval{0, 1};
 }
 
 Interval boolean(Op op, std::span<const UOp> src) {
@@ -158,19 +149,6 @@ void infer_bounds(Op op, DType dtype, std::span<const UOp> src, const Arg& arg, 
     case Op::Variable:
       r = {arg.int_at(1), arg.int_at(2)};
       break;
-    case Op::Reshape:
-    case Op::Expand:
-    case Op::Permute:
-    case Op::Shrink:
-    case Op::Flip:
-    case Op::Window:
-    case Op::Contiguous:
-    case Op::ContiguousBackward:
-    case Op::Detach:
-    case Op::Copy:
-    case Op::Lane:
-      r = of(src[0]);
-      break;
     case Op::Pad:
       r = {std::min<int64_t>(0, src[0].vmin()), std::max<int64_t>(0, src[0].vmax())};
       break;
@@ -190,16 +168,14 @@ void infer_bounds(Op op, DType dtype, std::span<const UOp> src, const Arg& arg, 
       break;
     }
     default:
-      if (is_comparison(op)) {
+      if (kSameElements.has(op)) {
+        r = of(src[0]);
+      } else if (is_comparison(op)) {
         r = compare(op, src[0], src[1]);
-      } else if (!is_elementwise(op) || op == Op::Bitcast) {
-        r = full;
-      } else if (dtype == DType::Bool) {
-        r = boolean(op, src);
-      } else if (dtype == DType::UInt64) {
+      } else if (!is_elementwise(op) || op == Op::Bitcast || dtype == DType::UInt64) {
         r = full;
       } else {
-        r = exact(op, src);
+        r = dtype == DType::Bool ? boolean(op, src) : exact(op, src);
       }
   }
   const bool may_wrap = op == Op::Add || op == Op::Sub || op == Op::Mul || op == Op::Neg || op == Op::Shl;

@@ -12,83 +12,44 @@
 namespace whit {
 namespace {
 
-constexpr std::array<DTypeInfo, kNumDTypes> kInfo = {{
-    {"void", "void", 0, 0, -1, false, false, false, 0, 0},
-    {"bool", "bool", 1, 1, 0, false, false, false, 0, 0},
-    {"weakint", "weakint", 800, 100, 0, false, true, false, 0, 0},
-    {"int8", "char", 8, 1, 1, false, true, false, 0, 0},
-    {"uint8", "uchar", 8, 1, 2, false, true, true, 0, 0},
-    {"int16", "short", 16, 2, 3, false, true, false, 0, 0},
-    {"uint16", "ushort", 16, 2, 4, false, true, true, 0, 0},
-    {"int32", "int", 32, 4, 5, false, true, false, 0, 0},
-    {"uint32", "uint", 32, 4, 6, false, true, true, 0, 0},
-    {"int64", "long", 64, 8, 7, false, true, false, 0, 0},
-    {"uint64", "ulong", 64, 8, 8, false, true, true, 0, 0},
-    {"weakfloat", "weakfloat", 800, 100, 9, true, false, false, 11, 52},
-    {"fp8e4m3", "fp8e4m3", 8, 1, 10, true, false, false, 4, 3},
-    {"fp8e4m3fnuz", "fp8e4m3fnuz", 8, 1, 10, true, false, false, 4, 3},
-    {"fp8e5m2", "fp8e5m2", 8, 1, 11, true, false, false, 5, 2},
-    {"fp8e5m2fnuz", "fp8e5m2fnuz", 8, 1, 11, true, false, false, 5, 2},
-    {"float16", "half", 16, 2, 12, true, false, false, 5, 10},
-    {"bfloat16", "bfloat16", 16, 2, 13, true, false, false, 8, 7},
-    {"float32", "float", 32, 4, 14, true, false, false, 8, 23},
-    {"float64", "double", 64, 8, 15, true, false, false, 11, 52},
-}};
-
-constexpr uint32_t bit(DType dt) { return 1u << static_cast<int>(dt); }
+constexpr uint32_t bits_of(std::initializer_list<DType> types) {
+  uint32_t bits = 0;
+  for (const DType dt : types) bits |= 1u << static_cast<int>(dt);
+  return bits;
+}
 
 // The direct parents of each type in the lattice.
-constexpr uint32_t parents(DType dt) {
-  using enum DType;
-  switch (dt) {
-    case Void:
-      return 0;
-    case Bool:
-      return bit(WeakInt);
-    case WeakInt:
-      return bit(Int8) | bit(UInt8);
-    case Int8:
-      return bit(Int16);
-    case UInt8:
-      return bit(Int16) | bit(UInt16);
-    case Int16:
-      return bit(Int32);
-    case UInt16:
-      return bit(Int32) | bit(UInt32);
-    case Int32:
-      return bit(Int64);
-    case UInt32:
-      return bit(Int64) | bit(UInt64);
-    case Int64:
-      return bit(WeakFloat);
-    case UInt64:
-      return bit(WeakFloat);
-    case WeakFloat:
-      return bit(Fp8E4M3) | bit(Fp8E4M3FNUZ) | bit(Fp8E5M2) | bit(Fp8E5M2FNUZ);
-    case Fp8E4M3:
-    case Fp8E4M3FNUZ:
-    case Fp8E5M2:
-    case Fp8E5M2FNUZ:
-      return bit(Float16) | bit(BFloat16);
-    case Float16:
-      return bit(Float32);
-    case BFloat16:
-      return bit(Float32);
-    case Float32:
-      return bit(Float64);
-    case Float64:
-      return 0;
-  }
-  return 0;
-}
+using enum DType;
+constexpr uint32_t kFp8 = bits_of({Fp8E4M3, Fp8E4M3FNUZ, Fp8E5M2, Fp8E5M2FNUZ}), kHalves = bits_of({Float16, BFloat16});
+constexpr std::pair<DType, uint32_t> kParents[] = {
+    {Bool, bits_of({WeakInt})},
+    {WeakInt, bits_of({Int8, UInt8})},
+    {Int8, bits_of({Int16})},
+    {UInt8, bits_of({Int16, UInt16})},
+    {Int16, bits_of({Int32})},
+    {UInt16, bits_of({Int32, UInt32})},
+    {Int32, bits_of({Int64})},
+    {UInt32, bits_of({Int64, UInt64})},
+    {Int64, bits_of({WeakFloat})},
+    {UInt64, bits_of({WeakFloat})},
+    {WeakFloat, kFp8},
+    {Fp8E4M3, kHalves},
+    {Fp8E4M3FNUZ, kHalves},
+    {Fp8E5M2, kHalves},
+    {Fp8E5M2FNUZ, kHalves},
+    {Float16, bits_of({Float32})},
+    {BFloat16, bits_of({Float32})},
+    {Float32, bits_of({Float64})},
+};
 
 // All ancestors of each type, itself included. Parents come later in the enum, so one pass from the back is enough.
 constexpr std::array<uint32_t, kNumDTypes> make_ancestors() {
   std::array<uint32_t, kNumDTypes> up{};
   for (int i = kNumDTypes - 1; i >= 0; --i) {
     up[i] = 1u << i;
-    for (int p = i + 1; p < kNumDTypes; ++p)
-      if (parents(static_cast<DType>(i)) >> p & 1) up[i] |= up[p];
+    for (const auto& [child, parents] : kParents)
+      for (int p = i + 1; p < kNumDTypes; ++p)
+        if (static_cast<int>(child) == i && (parents >> p & 1)) up[i] |= up[p];
   }
   return up;
 }
@@ -96,16 +57,11 @@ constexpr auto kAncestors = make_ancestors();
 
 }  // namespace
 
-const DTypeInfo& info(DType dt) { return kInfo[static_cast<size_t>(dt)]; }
-bool is_unsigned(DType dt) { return info(dt).is_unsigned; }
-int n_bytes(DType dt) { return info(dt).n_bytes; }
-std::string_view name(DType dt) { return info(dt).name; }
-
 DType dtype_by_name(std::string_view text) {
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
   for (int i = 0; i < kNumDTypes; ++i)
-    if (lower == kInfo[i].name || lower == kInfo[i].alias) return static_cast<DType>(i);
+    if (lower == kDTypes[i].name || lower == kDTypes[i].alias) return static_cast<DType>(i);
   raise(ErrorKind::Attribute,
         fmt::format("[dtype] unknown dtype '{}'; expected a name such as float32, int64, bool", text));
 }

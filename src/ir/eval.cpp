@@ -28,29 +28,18 @@ struct Format {
   int width() const { return 1 + exponent_bits + mantissa_bits; }
 };
 
+constexpr Format kFormats[] = {
+    {4, 3, 7, 448, false, true, false},                // fp8e4m3
+    {4, 3, 8, 240, false, true, true},                 // fp8e4m3fnuz
+    {5, 2, 15, 57344, true, true, false},              // fp8e5m2
+    {5, 2, 16, 57344, false, true, true},              // fp8e5m2fnuz
+    {5, 10, 15, 65504, true, false, false},            // float16
+    {8, 7, 127, 0x1.FEp127, true, false, false},       // bfloat16
+    {8, 23, 127, 0x1.FFFFFEp127, true, false, false},  // float32
+};
 const Format& format_of(DType dtype) {
-  static constexpr Format kE4M3{4, 3, 7, 448, false, true, false}, kE4M3FNUZ{4, 3, 8, 240, false, true, true},
-      kE5M2{5, 2, 15, 57344, true, true, false}, kE5M2FNUZ{5, 2, 16, 57344, false, true, true},
-      kF16{5, 10, 15, 65504, true, false, false}, kBF16{8, 7, 127, 0x1.FEp127, true, false, false},
-      kF32{8, 23, 127, 0x1.FFFFFEp127, true, false, false};
-  switch (dtype) {
-    case DType::Fp8E4M3:
-      return kE4M3;
-    case DType::Fp8E4M3FNUZ:
-      return kE4M3FNUZ;
-    case DType::Fp8E5M2:
-      return kE5M2;
-    case DType::Fp8E5M2FNUZ:
-      return kE5M2FNUZ;
-    case DType::Float16:
-      return kF16;
-    case DType::BFloat16:
-      return kBF16;
-    case DType::Float32:
-      return kF32;
-    default:
-      raise(ErrorKind::Internal, fmt::format("{} is not a narrow float", name(dtype)));
-  }
+  WHIT_CHECK(dtype >= DType::Fp8E4M3 && dtype <= DType::Float32, "{} is not a narrow float", name(dtype));
+  return kFormats[static_cast<size_t>(dtype) - static_cast<size_t>(DType::Fp8E4M3)];
 }
 
 // 2^e for -1022 <= e <= 1023.
@@ -336,59 +325,35 @@ bool equal(const Scalar& x, const Scalar& y) { return is_float(x.dtype) ? x.f ==
 
 bool is_nan(const Scalar& x) { return is_float(x.dtype) && std::isnan(x.f); }
 
-template <class T>
-T read(const void* base, int64_t i) {
-  T v;
-  std::memcpy(&v, static_cast<const char*>(base) + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
-  return v;
-}
-template <class T>
-void write(void* base, int64_t i, T v) {
-  std::memcpy(static_cast<char*>(base) + i * static_cast<int64_t>(sizeof(T)), &v, sizeof(T));
-}
-
-enum class Monoid : uint8_t { Add, Mul, Max, Min };
-Monoid monoid_by_name(std::string_view text) {
-  if (text == "add") return Monoid::Add;
-  if (text == "mul") return Monoid::Mul;
-  if (text == "max") return Monoid::Max;
-  WHIT_CHECK(text == "min", "unknown monoid '{}'", text);
-  return Monoid::Min;
+// Calls f with an unsigned int as wide as an element in memory.
+template <class F>
+auto with_bits(DType dtype, F&& f) {
+  switch (element_bytes(dtype)) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    case 8:
+      return f(uint64_t{});
+    default:
+      raise(ErrorKind::Internal, fmt::format("{} is not stored in memory", name(dtype)));
+  }
 }
 
 }  // namespace
 
 double round_to(DType dtype, double v) {
-  switch (dtype) {
-    case DType::Float32:
-      return std::isnan(v) ? v : static_cast<double>(static_cast<float>(v));
-    case DType::WeakFloat:
-    case DType::Float64:
-      return v;
-    default:
-      return round_narrow(format_of(dtype), v);
-  }
+  if (dtype == DType::Float32) return std::isnan(v) ? v : static_cast<double>(static_cast<float>(v));
+  return n_bytes(dtype) >= 8 ? v : round_narrow(format_of(dtype), v);
 }
 
 int64_t wrap_to(DType dtype, int64_t v) {
-  switch (dtype) {
-    case DType::Bool:
-      return v != 0;
-    case DType::Int8:
-      return static_cast<int8_t>(v);
-    case DType::UInt8:
-      return static_cast<uint8_t>(v);
-    case DType::Int16:
-      return static_cast<int16_t>(v);
-    case DType::UInt16:
-      return static_cast<uint16_t>(v);
-    case DType::Int32:
-      return static_cast<int32_t>(v);
-    case DType::UInt32:
-      return static_cast<uint32_t>(v);
-    default:
-      return v;
-  }
+  if (dtype == DType::Bool) return v != 0;
+  const int unused = 64 - std::min(info(dtype).bits, 64);
+  const uint64_t top = static_cast<uint64_t>(v) << unused;
+  return is_unsigned(dtype) ? static_cast<int64_t>(top >> unused) : static_cast<int64_t>(top) >> unused;
 }
 
 Scalar Scalar::of(DType dt, double v) {
@@ -446,17 +411,23 @@ Scalar eval_scalar(Op op, DType dtype, std::span<const Scalar> src) {
   return float_result(dtype, eval_float(op, dtype, src));
 }
 
+Op monoid_op(std::string_view monoid) {
+  static constexpr std::pair<std::string_view, Op> kOps[] = {
+      {"add", Op::Add}, {"mul", Op::Mul}, {"max", Op::Max}, {"min", Op::Min}};
+  for (const auto& [text, op] : kOps)
+    if (text == monoid) return op;
+  raise(ErrorKind::Internal, fmt::format("unknown monoid '{}'", monoid));
+}
+
 Scalar monoid_combine(std::string_view monoid, DType dtype, const Scalar& a, const Scalar& b) {
-  static constexpr Op kOps[] = {Op::Add, Op::Mul, Op::Max, Op::Min};
   const Scalar src[] = {a, b};
-  return eval_scalar(kOps[static_cast<size_t>(monoid_by_name(monoid))], dtype, src);
+  return eval_scalar(monoid_op(monoid), dtype, src);
 }
 
 Scalar monoid_identity(std::string_view monoid, DType dtype) {
-  const Monoid m = monoid_by_name(monoid);
-  if (m == Monoid::Add) return Scalar::of(dtype, int64_t{0});
-  if (m == Monoid::Mul) return Scalar::of(dtype, int64_t{1});
-  const bool lowest = m == Monoid::Max;
+  const Op op = monoid_op(monoid);
+  if (op == Op::Add || op == Op::Mul) return Scalar::of(dtype, int64_t{op == Op::Mul});
+  const bool lowest = op == Op::Max;
   if (is_float(dtype)) {
     // Types without infinities start from their largest number.
     const bool has_inf = !is_fp8(dtype) || dtype == DType::Fp8E5M2;
@@ -491,104 +462,34 @@ UOp fold_constants(Op op, DType dtype, std::span<const UOp> src) {
 }
 
 Scalar read_element(DType dtype, const void* base, int64_t i) {
+  const uint64_t bits = with_bits(dtype, [&](auto v) -> uint64_t {
+    std::memcpy(&v, static_cast<const char*>(base) + i * static_cast<int64_t>(sizeof(v)), sizeof(v));
+    return v;
+  });
   Scalar r;
   r.dtype = dtype;
-  switch (dtype) {
-    case DType::Bool:
-      r.i = read<uint8_t>(base, i) != 0;
-      break;
-    case DType::Int8:
-      r.i = read<int8_t>(base, i);
-      break;
-    case DType::UInt8:
-      r.i = read<uint8_t>(base, i);
-      break;
-    case DType::Int16:
-      r.i = read<int16_t>(base, i);
-      break;
-    case DType::UInt16:
-      r.i = read<uint16_t>(base, i);
-      break;
-    case DType::Int32:
-      r.i = read<int32_t>(base, i);
-      break;
-    case DType::UInt32:
-      r.i = read<uint32_t>(base, i);
-      break;
-    case DType::Int64:
-    case DType::UInt64:
-    case DType::WeakInt:
-      r.i = read<int64_t>(base, i);
-      break;
-    case DType::Fp8E4M3:
-    case DType::Fp8E4M3FNUZ:
-    case DType::Fp8E5M2:
-    case DType::Fp8E5M2FNUZ:
-      r.f = decode(format_of(dtype), read<uint8_t>(base, i));
-      break;
-    case DType::Float16:
-    case DType::BFloat16:
-      r.f = decode(format_of(dtype), read<uint16_t>(base, i));
-      break;
-    case DType::Float32: {
-      const uint32_t bits = read<uint32_t>(base, i);
-      const float v = std::bit_cast<float>(bits);
-      r.f = std::isnan(v) ? decode(format_of(dtype), bits) : static_cast<double>(v);
-      break;
-    }
-    case DType::Float64:
-    case DType::WeakFloat:
-      r.f = read<double>(base, i);
-      break;
-    default:
-      raise(ErrorKind::Internal, fmt::format("{} is not stored in memory", name(dtype)));
+  if (!is_float(dtype)) {
+    r.i = wrap_to(dtype, static_cast<int64_t>(bits));
+  } else if (n_bytes(dtype) >= 8) {
+    r.f = std::bit_cast<double>(bits);
+  } else {
+    const float v = std::bit_cast<float>(static_cast<uint32_t>(bits));
+    const bool is_number = dtype == DType::Float32 && !std::isnan(v);
+    r.f = is_number ? static_cast<double>(v) : decode(format_of(dtype), static_cast<uint32_t>(bits));
   }
   return r;
 }
 
 void write_element(DType dtype, void* base, int64_t i, const Scalar& v) {
-  switch (dtype) {
-    case DType::Bool:
-      write(base, i, static_cast<uint8_t>(v.i != 0));
-      break;
-    case DType::Int8:
-    case DType::UInt8:
-      write(base, i, static_cast<uint8_t>(v.i));
-      break;
-    case DType::Int16:
-    case DType::UInt16:
-      write(base, i, static_cast<uint16_t>(v.i));
-      break;
-    case DType::Int32:
-    case DType::UInt32:
-      write(base, i, static_cast<uint32_t>(v.i));
-      break;
-    case DType::Int64:
-    case DType::UInt64:
-    case DType::WeakInt:
-      write(base, i, v.i);
-      break;
-    case DType::Fp8E4M3:
-    case DType::Fp8E4M3FNUZ:
-    case DType::Fp8E5M2:
-    case DType::Fp8E5M2FNUZ:
-      write(base, i, static_cast<uint8_t>(encode(format_of(dtype), v.f)));
-      break;
-    case DType::Float16:
-    case DType::BFloat16:
-      write(base, i, static_cast<uint16_t>(encode(format_of(dtype), v.f)));
-      break;
-    case DType::Float32:
-      write(base, i,
-            std::isnan(v.f) ? encode(format_of(dtype), v.f) : std::bit_cast<uint32_t>(static_cast<float>(v.f)));
-      break;
-    case DType::Float64:
-    case DType::WeakFloat:
-      write(base, i, v.f);
-      break;
-    default:
-      raise(ErrorKind::Internal, fmt::format("{} is not stored in memory", name(dtype)));
-  }
+  uint64_t bits = static_cast<uint64_t>(dtype == DType::Bool ? v.i != 0 : v.i);
+  if (dtype == DType::Float32 && !std::isnan(v.f))
+    bits = std::bit_cast<uint32_t>(static_cast<float>(v.f));
+  else if (is_float(dtype) && n_bytes(dtype) < 8)
+    bits = encode(format_of(dtype), v.f);
+  with_bits(dtype, [&](auto stored) {
+    stored = static_cast<decltype(stored)>(bits);
+    std::memcpy(static_cast<char*>(base) + i * static_cast<int64_t>(sizeof(stored)), &stored, sizeof(stored));
+  });
 }
 
 }  // namespace whit

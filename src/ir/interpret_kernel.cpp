@@ -47,14 +47,6 @@ struct Fold {
   Scalar value{};
 };
 
-Op monoid_op(std::string_view monoid) {
-  if (monoid == "add") return Op::Add;
-  if (monoid == "mul") return Op::Mul;
-  if (monoid == "max") return Op::Max;
-  WHIT_CHECK(monoid == "min", "unknown monoid '{}'", monoid);
-  return Op::Min;
-}
-
 class Kernel {
  public:
   Kernel(std::span<void* const> buffers, const VariableValues& variables) : buffers_(buffers), variables_(variables) {}
@@ -71,7 +63,7 @@ class Kernel {
     registers_.clear();
 
     const UOp at = store.src(0);
-    const uint32_t outer = compile_block({at.node(), store->src()[1]}, ranges, true);
+    const uint32_t outer = compile_block({at, store.src(1)}, ranges, true);
     Instruction write = access(Instruction::Kind::Store, at.node());
     write.src[2] = register_of(store->src()[1]);
     blocks_[outer].levels.back().push_back(write);
@@ -101,33 +93,18 @@ class Kernel {
                        [&](const Node* r) { return std::find(open_.begin(), open_.end(), r) != open_.end(); });
   }
 
-  // Sources before users; of an inner block only what depends on its loops, since the rest was computed outside.
-  std::vector<const Node*> block_order(std::span<const Node* const> roots, std::span<const Node* const> loops,
-                                       bool outermost) const {
-    std::vector<const Node*> order;
-    std::unordered_set<const Node*> seen;
-    std::vector<std::pair<const Node*, uint32_t>> stack;
-    const auto push = [&](const Node* n) {
-      if ((outermost || level_of(n, loops) > 0) && seen.insert(n).second) stack.emplace_back(n, 0);
-    };
-    for (const Node* root : roots) {
-      push(root);
-      while (!stack.empty()) {
-        auto& [n, next] = stack.back();
-        // What an AFTER waits for has run: stores of other nests do not belong to this one.
-        const uint32_t n_entered = n->op == Op::After ? 1 : n->n_src;
-        if (next < n_entered) {
-          push(n->src_begin()[next++]);
-        } else {
-          order.push_back(n);
-          stack.pop_back();
-        }
-      }
-    }
+  // Sources before users; of an inner block only what depends on its loops, since the rest was computed outside. What an
+  // AFTER waits for has run: stores of other nests do not belong to this one.
+  static NodeList block_order(std::span<const UOp> roots, std::span<const Node* const> loops, bool outermost) {
+    const auto is_outside = [&](const Node* n) { return !outermost && level_of(n, loops) == 0; };
+    NodeList order = post_order(roots, [&](const Node* n) {
+      return std::pair(0u, is_outside(n) ? 0u : n->op == Op::After ? 1u : n->n_src);
+    });
+    std::erase_if(order, is_outside);
     return order;
   }
 
-  uint32_t compile_block(std::vector<const Node*> roots, const std::vector<const Node*>& loops, bool outermost) {
+  uint32_t compile_block(const std::vector<UOp>& roots, const std::vector<const Node*>& loops, bool outermost) {
     const uint32_t id = static_cast<uint32_t>(blocks_.size());
     blocks_.emplace_back();
     Block block;
@@ -141,7 +118,7 @@ class Kernel {
     // A sum in memory (SCATTER) reads in every iteration what the one before wrote, though its place may not change.
     std::unordered_set<const Node*> of_store;
     for (const Node* n : block_order(roots, loops, outermost)) {
-      const bool reads = outermost && n->op == Op::Load && n->src()[0] == roots[0];
+      const bool reads = outermost && n->op == Op::Load && n->src()[0] == roots[0].node();
       if (reads || std::any_of(n->src().begin(), n->src().end(), [&](const Node* s) { return of_store.contains(s); }))
         of_store.insert(n);
       if (all_open(n)) compile_node(n, block.levels[of_store.contains(n) ? loops.size() : level_of(n, loops)]);
@@ -189,38 +166,30 @@ class Kernel {
     out.push_back(alu);
   }
 
+  // The loops of a REDUCE or STAGE; `last` takes the value in the innermost one.
+  void compile_loops(const Node* n, Instruction last, Instruction run, std::vector<Instruction>& out) {
+    const std::vector<const Node*> loops(n->src().begin() + 1, n->src().end());
+    run.block = compile_block({UOp(n->src()[0])}, loops, false);
+    last.src[0] = register_of(n->src()[0]);
+    blocks_[run.block].levels.back().push_back(last);
+    out.push_back(run);
+  }
+
   void compile_reduce(const Node* n, std::vector<Instruction>& out) {
     WHIT_CHECK(n->arg.as_list().size() == 1, "a REDUCE over axes in a kernel graph");
-    const std::vector<const Node*> loops(n->src().begin() + 1, n->src().end());
-    const Node* body = n->src()[0];
-    const uint32_t fold = static_cast<uint32_t>(folds_.size());
-    folds_.push_back({monoid_op(n->arg.at(0).as_str()), is_float(n->dtype) ? DType::Float64 : n->dtype});
-    const uint32_t inner = compile_block({body}, loops, false);
-    Instruction add{Instruction::Kind::Accumulate};
-    add.dst = fold;
-    add.src[0] = register_of(body);
-    blocks_[inner].levels.back().push_back(add);
-    Instruction run{Instruction::Kind::Block, n->op, n->dtype, 1, register_of(n)};
-    run.block = inner;
-    run.src[0] = fold;
-    out.push_back(run);
+    const std::string_view monoid = n->arg.at(0).as_str();
+    Instruction add{Instruction::Kind::Accumulate}, run{Instruction::Kind::Block, n->op, n->dtype, 1, register_of(n)};
+    add.dst = run.src[0] = static_cast<uint32_t>(folds_.size());
+    folds_.push_back({monoid_op(monoid), is_float(n->dtype) ? DType::Float64 : n->dtype});
     identities_.resize(folds_.size());
-    identities_[fold] = monoid_identity(n->arg.at(0).as_str(), n->dtype);
+    identities_[add.dst] = monoid_identity(monoid, n->dtype);
+    compile_loops(n, add, run, out);
   }
 
   void compile_stage(const Node* n, std::vector<Instruction>& out) {
-    const std::vector<const Node*> loops(n->src().begin() + 1, n->src().end());
-    const Node* body = n->src()[0];
-    const uint32_t memory = memory_of(n);
-    const uint32_t inner = compile_block({body}, loops, false);
-    Instruction put{Instruction::Kind::Stage};
-    put.memory = memory;
-    put.src[0] = register_of(body);
-    blocks_[inner].levels.back().push_back(put);
-    Instruction run{Instruction::Kind::Block, n->op, n->dtype, 0, 0};
-    run.block = inner;
-    run.memory = memory;
-    out.push_back(run);
+    Instruction put{Instruction::Kind::Stage}, run{Instruction::Kind::Block, n->op, n->dtype, 0, 0};
+    put.memory = run.memory = memory_of(n);
+    compile_loops(n, put, run, out);
   }
 
   uint32_t memory_of(const Node* n) {

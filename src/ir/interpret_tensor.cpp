@@ -28,10 +28,11 @@ struct Value {
   int64_t offset = 0;
   std::shared_ptr<std::vector<Element>> data{};
 
+  Element& operator[](int64_t at) const { return (*data)[static_cast<size_t>(at)]; }
   Scalar scalar(int64_t at) const {
     Scalar s;
     s.dtype = dtype;
-    const Element& e = (*data)[static_cast<size_t>(at)];
+    const Element& e = (*this)[at];
     if (is_float(dtype))
       s.f = e.f;
     else
@@ -92,21 +93,21 @@ class Walk {
   int64_t position_;
 };
 
+// Calls f(number, walk) for each element.
+template <class F>
+void for_each_element(const Value& v, F&& f) {
+  Walk walk(v);
+  for (int64_t i = 0, numel = v.shape.numel(); i < numel; ++i, walk.next()) f(i, walk);
+}
+
 Value contiguous(const Value& v) {
   if (v.offset == 0 && v.strides == row_major_strides(v.shape) &&
       v.data->size() == static_cast<size_t>(v.shape.numel()))
     return v;
   Value out = make_value(v.dtype, v.shape);
-  Walk walk(v);
-  for (Element& e : *out.data) {
-    e = (*v.data)[static_cast<size_t>(walk.position())];
-    walk.next();
-  }
+  for_each_element(v, [&](int64_t i, const Walk& at) { out[i] = v[at.position()]; });
   return out;
 }
-
-// Bytes of an element, as read_element sees it.
-int bytes_of(DType dtype) { return is_weak(dtype) ? 8 : n_bytes(dtype); }
 
 Value read_memory(DType dtype, const Shape& shape, const void* raw) {
   Value v = make_value(dtype, shape);
@@ -152,29 +153,27 @@ Value move(const Node* n, const Value& x) {
     }
     case Op::Pad: {
       v = make_value(x.dtype, n->shape);
-      Walk walk(x);
-      for (int64_t i = 0, numel = x.shape.numel(); i < numel; ++i, walk.next()) {
+      for_each_element(x, [&](int64_t, const Walk& from) {
         int64_t to = 0;
-        for (size_t axis = 0; axis < v.strides.size(); ++axis) to += (walk.at()[axis] + a[2 * axis]) * v.strides[axis];
-        (*v.data)[static_cast<size_t>(to)] = (*x.data)[static_cast<size_t>(walk.position())];
-      }
+        for (size_t axis = 0; axis < v.strides.size(); ++axis) to += (from.at()[axis] + a[2 * axis]) * v.strides[axis];
+        v[to] = x[from.position()];
+      });
       return v;
     }
     case Op::Unwindow: {
       const size_t axis = static_cast<size_t>(a[0]);
       const DType sum_dtype = is_float(x.dtype) ? DType::Float64 : x.dtype;
       v = make_value(x.dtype, n->shape);
-      Walk walk(x);
-      for (int64_t i = 0, numel = x.shape.numel(); i < numel; ++i, walk.next()) {
+      for_each_element(x, [&](int64_t, const Walk& from) {
         int64_t to = 0;
         for (size_t d = 0; d < v.strides.size(); ++d) {
-          const int64_t at = d == axis ? walk.at()[d] * a[2] + walk.at().back() * a[3] : walk.at()[d];
+          const int64_t at = d == axis ? from.at()[d] * a[2] + from.at().back() * a[3] : from.at()[d];
           to += at * v.strides[d];
         }
-        Scalar src[] = {v.scalar(to), x.scalar(walk.position())};
+        Scalar src[] = {v.scalar(to), x.scalar(from.position())};
         for (Scalar& s : src) s.dtype = sum_dtype;
-        (*v.data)[static_cast<size_t>(to)] = element_of(eval_scalar(Op::Add, sum_dtype, src));
-      }
+        v[to] = element_of(eval_scalar(Op::Add, sum_dtype, src));
+      });
       if (is_float(x.dtype))
         for (Element& e : *v.data) e.f = round_to(x.dtype, e.f);
       return v;
@@ -201,7 +200,7 @@ Value elementwise(const Node* n, std::span<const Value> src) {
 
 Value bitcast(const Node* n, const Value& x) {
   const Value in = contiguous(x);
-  std::vector<std::byte> bytes(in.data->size() * static_cast<size_t>(bytes_of(x.dtype)));
+  std::vector<std::byte> bytes(in.data->size() * static_cast<size_t>(element_bytes(x.dtype)));
   for (size_t i = 0; i < in.data->size(); ++i)
     write_element(x.dtype, bytes.data(), static_cast<int64_t>(i), in.scalar(static_cast<int64_t>(i)));
   return read_memory(n->dtype, n->shape, bytes.data());
@@ -239,12 +238,8 @@ Value reduce(const Node* n, const Value& x) {
 
 Value stack(const Node* n, std::span<const Value> src) {
   Value out = make_value(n->dtype, n->shape);
-  size_t to = 0;
-  for (const Value& s : src) {
-    Walk walk(s);
-    for (int64_t i = 0, numel = s.shape.numel(); i < numel; ++i, walk.next())
-      (*out.data)[to++] = (*s.data)[static_cast<size_t>(walk.position())];
-  }
+  int64_t to = 0;
+  for (const Value& s : src) for_each_element(s, [&](int64_t, const Walk& from) { out[to++] = s[from.position()]; });
   return out;
 }
 
@@ -288,29 +283,6 @@ struct Target {
   Value positions{};  // of the view's elements in the memory
 };
 
-// Nodes in the order of their sources; the body of a CALL belongs to the CALL's own frame.
-NodeList frame_order(std::span<const Node* const> roots) {
-  NodeList order;
-  std::unordered_set<const Node*> seen;
-  std::vector<std::pair<const Node*, uint32_t>> stack;
-  const auto push = [&](const Node* n) {
-    if (seen.insert(n).second) stack.emplace_back(n, n->op == Op::Call ? 1 : 0);
-  };
-  for (const Node* root : roots) {
-    push(root);
-    while (!stack.empty()) {
-      auto& [n, next] = stack.back();
-      if (next < n->n_src) {
-        push(n->src_begin()[next++]);
-      } else {
-        order.push_back(n);
-        stack.pop_back();
-      }
-    }
-  }
-  return order;
-}
-
 using Values = std::vector<Value>;  // one, or those of a TUPLE
 
 struct Frame {
@@ -326,13 +298,13 @@ class Evaluator {
  public:
   explicit Evaluator(const HostInputs& inputs) : inputs_(inputs) {}
 
-  std::vector<Values> run(Frame& frame, std::span<const Node* const> roots) {
+  std::vector<Values> run(Frame& frame, std::span<const UOp> roots) {
     WHIT_CHECK(frame.depth < kMaxCallDepth, "CALLs nest deeper than {}", kMaxCallDepth);
-    const NodeList order = frame_order(roots);
+    const NodeList order = toposort_outside_calls(roots);
     std::unordered_map<const Node*, int64_t> n_uses;
     for (const Node* n : order)
       for (const Node* s : n->src()) ++n_uses[s];
-    for (const Node* root : roots) ++n_uses[root];
+    for (const UOp& root : roots) ++n_uses[root.node()];
     find_bases(frame, order);
     for (const Node* base : frame.bases) ++n_uses[base];
     for (const Node* n : order) {
@@ -341,12 +313,17 @@ class Evaluator {
         if (--n_uses[s] == 0) frame.values.erase(s);
     }
     std::vector<Values> out;
-    for (const Node* root : roots) out.push_back(frame.values.at(root));
+    for (const UOp& root : roots) out.push_back(frame.values.at(root.node()));
     return out;
   }
 
  private:
   const Value& value(Frame& frame, const Node* n) { return frame.values.at(n).at(0); }
+  Values values_of(Frame& frame, std::span<const Node* const> nodes) {
+    Values all;
+    for (const Node* n : nodes) all.push_back(value(frame, n));
+    return all;
+  }
 
   void* memory(const Node* n) {
     const auto it = inputs_.memory.find(n);
@@ -408,7 +385,7 @@ class Evaluator {
       std::vector<std::byte>& own = frame->own_memory[n];
       if (own.empty()) {
         const Value v = contiguous(value(*frame, n));
-        own.resize(v.data->size() * static_cast<size_t>(bytes_of(n->dtype)) + 1);
+        own.resize(v.data->size() * static_cast<size_t>(element_bytes(n->dtype)) + 1);
         for (size_t i = 0; i < v.data->size(); ++i)
           write_element(n->dtype, own.data(), static_cast<int64_t>(i), v.scalar(static_cast<int64_t>(i)));
       }
@@ -442,18 +419,15 @@ class Evaluator {
     const Target target = find_target(&frame, x);
     if (!target.root) return frame.values.at(x);
     Value v = make_value(n->dtype, n->shape);
-    Walk from(target.positions);
-    for (Element& e : *v.data) {
-      e = element_of(read_element(n->dtype, target.raw, target.positions.scalar(from.position()).i));
-      from.next();
-    }
+    for_each_element(target.positions, [&](int64_t i, const Walk& at) {
+      v[i] = element_of(read_element(n->dtype, target.raw, target.positions[at.position()].i));
+    });
     return {v};
   }
 
   Values call(Frame& frame, const Node* n) {
     const Node* body = n->src()[0];
-    if (body->op == Op::Sink && body->n_src && (body->src()[0]->op == Op::End || body->src()[0]->op == Op::Store) &&
-        is_kernel(body)) {
+    if (body->op == Op::Sink && body->n_src && is_kernel(body)) {
       std::vector<void*> buffers;
       for (size_t i = 1; i < n->n_src; ++i) {
         const Target target = find_target(&frame, n->src()[i]);
@@ -464,13 +438,13 @@ class Evaluator {
       return {Value()};
     }
     Frame inner{&frame, n, frame.depth + 1};
-    return run(inner, std::span(&body, 1))[0];
+    const UOp root(body);
+    return run(inner, std::span(&root, 1))[0];
   }
 
   static bool is_kernel(const Node* sink) {
     const Node* s = sink->src()[0];
-    if (s->op == Op::End) return true;
-    return s->src()[0]->op == Op::Index;
+    return s->op == Op::End || (s->op == Op::Store && s->src()[0]->op == Op::Index);
   }
 
   Values evaluate(Frame& frame, const Node* n) {
@@ -478,7 +452,7 @@ class Evaluator {
     switch (n->op) {
       case Op::Const: {
         Value v = make_value(n->dtype, {});
-        if (!n->arg.is_invalid()) (*v.data)[0] = element_of(scalar_of(UOp(n)));
+        if (!n->arg.is_invalid()) v[0] = element_of(scalar_of(UOp(n)));
         return {v};
       }
       case Op::Variable: {
@@ -496,9 +470,9 @@ class Evaluator {
         return {v};
       }
       case Op::Param:
-        if (const Node* bound = argument(frame, n)) return frame.caller->values.at(bound);
-        return {read_memory(n->dtype, n->shape, memory(n))};
       case Op::Buffer:
+        if (const Node* bound = n->op == Op::Param ? argument(frame, n) : nullptr)
+          return frame.caller->values.at(bound);
         return {read_memory(n->dtype, n->shape, memory(n))};
       case Op::Bitcast:
         return {bitcast(n, value(frame, src[0]))};
@@ -507,11 +481,8 @@ class Evaluator {
       case Op::Detach:
       case Op::Copy:
         return frame.values.at(src[0]);
-      case Op::Stack: {
-        Values all;
-        for (const Node* s : src) all.push_back(value(frame, s));
-        return {stack(n, all)};
-      }
+      case Op::Stack:
+        return {stack(n, values_of(frame, src))};
       case Op::Gather:
         return {gather(n, value(frame, src[0]), value(frame, src[1]))};
       case Op::Scatter:
@@ -527,11 +498,8 @@ class Evaluator {
       case Op::Sink:
       case Op::Linear:
         return {Value()};
-      case Op::Tuple: {
-        Values all;
-        for (const Node* s : src) all.push_back(value(frame, s));
-        return all;
-      }
+      case Op::Tuple:
+        return values_of(frame, src);
       case Op::GetTuple: {
         const Values& all = frame.values.at(src[0]);
         const size_t i = static_cast<size_t>(n->arg.as_int());
@@ -545,9 +513,7 @@ class Evaluator {
     }
     if (is_movement(n->op)) return {move(n, value(frame, src[0]))};
     WHIT_CHECK(is_elementwise(n->op), "{} cannot be evaluated in a tensor graph", name(n->op));
-    SmallVec<Value, 3> values;
-    for (const Node* s : src) values.push_back(value(frame, s));
-    return {elementwise(n, values)};
+    return {elementwise(n, values_of(frame, src))};
   }
 
   const HostInputs& inputs_;
@@ -557,22 +523,18 @@ class Evaluator {
 }  // namespace
 
 std::vector<HostTensor> evaluate_tensor(std::span<const UOp> roots, const HostInputs& inputs) {
-  std::vector<const Node*> nodes;
-  for (const UOp& root : roots) nodes.push_back(root.node());
   Frame top;
   std::vector<HostTensor> out;
-  for (const Values& values : Evaluator(inputs).run(top, nodes)) {
+  for (const Values& values : Evaluator(inputs).run(top, roots)) {
     const Value& v = values.at(0);
     if (v.dtype == DType::Void) {
       out.emplace_back();
       continue;
     }
     HostTensor t{v.dtype, v.shape, {}};
-    const int64_t numel = v.shape.numel();
-    t.bytes.resize(static_cast<size_t>(numel) * static_cast<size_t>(bytes_of(v.dtype)));
-    Walk walk(v);
-    for (int64_t i = 0; i < numel; ++i, walk.next())
-      write_element(v.dtype, t.bytes.data(), i, v.scalar(walk.position()));
+    t.bytes.resize(static_cast<size_t>(v.shape.numel() * element_bytes(v.dtype)));
+    for_each_element(
+        v, [&](int64_t i, const Walk& at) { write_element(v.dtype, t.bytes.data(), i, v.scalar(at.position())); });
     out.push_back(std::move(t));
   }
   return out;

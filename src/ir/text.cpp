@@ -1,5 +1,7 @@
 #include "ir/text.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -27,64 +29,42 @@ void append_float(std::string& out, double v) {
 void append_string(std::string& out, std::string_view text) {
   out.push_back('"');
   for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out.push_back('\\');
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (c == '\n' || c == '\t')
+      out += c == '\n' ? "\\n" : "\\t";
+    else if (byte < 0x20 || byte >= 0x7F)
+      out += fmt::format("\\x{:02x}", byte);
+    else
       out.push_back(c);
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (c < 0x20 || c == 0x7F) {  // char is signed or not: bytes from 0x80 are caught below
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    } else if (static_cast<unsigned char>(c) >= 0x80) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    } else {
-      out.push_back(c);
-    }
   }
   out.push_back('"');
 }
 
 void append_arg(std::string& out, const Arg& arg) {
   switch (arg.kind()) {
-    case Arg::Kind::None:
-      out += "None";
-      break;
-    case Arg::Kind::Bool:
-      out += arg.as_bool() ? "true" : "false";
-      break;
-    case Arg::Kind::Int:
-      out += fmt::format("{}", arg.as_int());
-      break;
     case Arg::Kind::Float:
-      append_float(out, arg.as_float());
-      break;
-    case Arg::Kind::Invalid:
-      out += "Invalid";
-      break;
+      return append_float(out, arg.as_float());
     case Arg::Kind::Str:
-      append_string(out, arg.as_str());
-      break;
-    case Arg::Kind::Ints: {
-      const char* separator = "[";
-      for (const int64_t v : arg.as_ints()) {
-        out += fmt::format("{}{}", separator, v);
+      return append_string(out, arg.as_str());
+    case Arg::Kind::Ints:
+      out += fmt::format("[{}]", fmt::join(arg.as_ints(), ", "));
+      return;
+    case Arg::Kind::List: {
+      const char* separator = "{";
+      for (const Arg& a : arg.as_list()) {
+        append_arg(out += separator, a);
         separator = ", ";
       }
-      out += arg.as_ints().empty() ? "[]" : "]";
-      break;
+      out += arg.as_list().empty() ? "{}" : "}";
+      return;
     }
-    case Arg::Kind::List: {
-      out.push_back('{');
-      bool first = true;
-      for (const Arg& a : arg.as_list()) {
-        if (!first) out += ", ";
-        first = false;
-        append_arg(out, a);
-      }
-      out.push_back('}');
-      break;
-    }
+    default:
+      out += arg.is_int()       ? std::to_string(arg.as_int())
+             : arg.is_invalid() ? "Invalid"
+             : arg.is_bool()    ? (arg.as_bool() ? "true" : "false")
+                                : "None";
   }
 }
 
@@ -161,8 +141,8 @@ class Parser {
     const std::string_view node_name = word("a node name such as %0");
     if (nodes_.contains(node_name)) fail(start, fmt::format("%{} is defined twice", node_name));
     expect('=', "'=' after the node's name");
-    const Op op = parse_op();
-    const DType dtype = parse_dtype();
+    const Op op = parse_name<Op>(kNumOps, "an op such as ADD");
+    const DType dtype = parse_name<DType>(kNumDTypes, "a dtype such as float32");
     std::vector<UOp> src;
     if (accept('(')) parse_sources(src);
     skip_spaces();
@@ -195,36 +175,19 @@ class Parser {
     return known;
   }
 
-  Op parse_op() {
+  // A value of an enum by its name.
+  template <class E>
+  E parse_name(int n_values, std::string_view what) {
     skip_spaces();
     const size_t start = at_;
-    const std::string_view text = word("an op such as ADD");
+    const std::string_view text = word(what);
     std::vector<std::string> all;
-    for (int i = 0; i < kNumOps; ++i) {
-      const Op op = static_cast<Op>(i);
-      if (name(op) == text) return op;
-      all.emplace_back(name(op));
+    for (int i = 0; i < n_values; ++i) {
+      if (name(static_cast<E>(i)) == text) return static_cast<E>(i);
+      all.emplace_back(name(static_cast<E>(i)));
     }
-    fail_unknown(start, "an op such as ADD", text, all);
-  }
-
-  DType parse_dtype() {
-    skip_spaces();
-    const size_t start = at_;
-    const std::string_view text = word("a dtype such as float32");
-    std::vector<std::string> all;
-    for (int i = 0; i < kNumDTypes; ++i) {
-      const DType dtype = static_cast<DType>(i);
-      if (name(dtype) == text) return dtype;
-      all.emplace_back(name(dtype));
-    }
-    fail_unknown(start, "a dtype such as float32", text, all);
-  }
-
-  [[noreturn]] void fail_unknown(size_t where, std::string_view what, std::string_view got,
-                                 const std::vector<std::string>& known) const {
-    const std::string close = closest_name(got, known);
-    fail(where, fmt::format("expected {}, got '{}'{}", what, got,
+    const std::string close = closest_name(text, all);
+    fail(start, fmt::format("expected {}, got '{}'{}", what, text,
                             close.empty() ? "" : fmt::format("; did you mean {}?", close)));
   }
 
@@ -252,8 +215,7 @@ class Parser {
     const size_t start = at_;
     const std::string_view text = word("an argument such as 1, 1.5, \"text\", [1, 2] or {1, \"a\"}");
     if (text == "None") return {};
-    if (text == "true") return true;
-    if (text == "false") return false;
+    if (text == "true" || text == "false") return text == "true";
     if (text == "Invalid") return Arg::invalid();
     if (text == "inf" || text == "nan") {
       at_ = start;
@@ -308,22 +270,18 @@ class Parser {
         continue;
       }
       const char e = at_ < text_.size() ? text_[at_++] : '\0';
-      if (e == '"' || e == '\\') {
-        out.push_back(e);
-      } else if (e == 'n') {
-        out.push_back('\n');
-      } else if (e == 't') {
-        out.push_back('\t');
-      } else {
-        unsigned byte = 0;
-        const size_t digits = at_;
-        const bool fits = e == 'x' && digits + 2 <= text_.size();
-        const char* const last = text_.data() + digits + 2;
-        if (!fits || std::from_chars(text_.data() + digits, last, byte, 16).ptr != last)
-          fail(digits - 2 + (e == '\0'), "expected one of the escapes \\\" \\\\ \\n \\t \\xNN");
-        at_ = digits + 2;
-        out.push_back(static_cast<char>(byte));
+      constexpr std::string_view kEscapes = "\"\\nt", kMeanings = "\"\\\n\t";
+      if (const size_t i = kEscapes.find(e); i != std::string_view::npos) {
+        out.push_back(kMeanings[i]);
+        continue;
       }
+      unsigned byte = 0;
+      const size_t digits = at_;
+      const char* const last = text_.data() + digits + 2;
+      if (e != 'x' || digits + 2 > text_.size() || std::from_chars(text_.data() + digits, last, byte, 16).ptr != last)
+        fail(digits - 2 + (e == '\0'), "expected one of the escapes \\\" \\\\ \\n \\t \\xNN");
+      at_ = digits + 2;
+      out.push_back(static_cast<char>(byte));
     }
   }
 

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/block_pool.h"
-#include "base/ptr_map.h"
+#include "ir/remake.h"
 
 namespace whit {
 namespace {
@@ -343,11 +343,6 @@ UOp UOp::with_src(std::span<const UOp> src) const {
   return same ? *this : make(op(), dtype(), src, arg());
 }
 
-UOp UOp::with_arg(Arg a) const {
-  const auto s = srcs();
-  return make(op(), dtype(), s, std::move(a));
-}
-
 const Key128& UOp::key() const {
   if (const Key128* k = n_->key_cache.load(std::memory_order_acquire)) return *k;
   std::string bytes;
@@ -374,49 +369,22 @@ const Key128& UOp::key() const {
 }
 
 NodeList toposort(std::span<const UOp> roots, bool (*enter)(const Node*)) {
-  NodeList order;
-  PtrMap<Node, bool> seen;
-  std::vector<std::pair<const Node*, uint32_t>> stack;
-  auto push = [&](const Node* n) {
-    bool& known = seen[n];
-    if (!known) stack.emplace_back(n, enter && !enter(n) ? n->n_src : 0);
-    known = true;
-  };
-  for (const UOp& root : roots) {
-    push(root.node());
-    while (!stack.empty()) {
-      auto& [n, next] = stack.back();
-      if (next < n->n_src) {
-        push(n->src_begin()[next++]);
-      } else {
-        order.push_back(n);
-        stack.pop_back();
-      }
-    }
-  }
-  return order;
+  return post_order(roots, [&](const Node* n) { return std::pair(0u, enter && !enter(n) ? 0u : n->n_src); });
+}
+
+NodeList toposort_outside_calls(std::span<const UOp> roots) {
+  return post_order(roots, [](const Node* n) { return std::pair(n->op == Op::Call ? 1u : 0u, n->n_src); });
 }
 
 NodeList toposort(const UOp& root, bool (*enter)(const Node*)) { return toposort(std::span(&root, 1), enter); }
 
 UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map) {
   if (map.empty()) return root;
-  PtrMap<Node, UOp> done;
-  for (const auto& [from, to] : map) done[from] = to;
-  std::vector<UOp> src;
-  for (const Node* n : toposort(root)) {
-    if (done.find(n)) continue;
-    bool changed = false;
-    src.clear();
-    for (const Node* s : n->src()) {
-      const UOp* other = done.find(s);
-      src.push_back(other ? *other : UOp(s));
-      changed |= src.back().node() != s;
-    }
-    if (changed) done[n] = UOp::make(n->op, n->dtype, src, n->arg);
-  }
-  const UOp* other = done.find(root.node());
-  return other ? *other : root;
+  Remade made;
+  for (const auto& [from, to] : map) made.set(from, to);
+  for (const Node* n : toposort(root))
+    if (!made.has(n)) made.update(n);
+  return made.of(root.node());
 }
 
 int64_t live_nodes() {
@@ -462,6 +430,13 @@ UOp realized(const UOp& u) {
   if (!u->extra.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(extra_mutex());
   return UOp(extra_of(u).realized);
+}
+
+bool is_realized(const Node* n) {
+  const NodeExtra* e = n->op == Op::Buffer ? nullptr : n->extra.load(std::memory_order_acquire);
+  if (!e) return false;
+  std::lock_guard lock(extra_mutex());
+  return e->realized;
 }
 
 void set_realized(const UOp& u, UOp where) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/ptr_map.h"
 #include "ir/arg.h"
 #include "ir/dtype.h"
 #include "ir/op.h"
@@ -123,25 +124,51 @@ class UOp {
   /// 128-bit structural key; BUFFER ids do not enter it.
   const Key128& key() const;
   bool is_const() const { return n_->op == Op::Const; }
-  /// The same node with other sources (itself when nothing changed) / other dtype or arg.
+  /// The same node with other sources (itself when nothing changed).
   UOp with_src(std::span<const UOp> src) const;
-  UOp with_arg(Arg arg) const;
 
  private:
   const Node* n_ = nullptr;
 };
 
-struct UOpHash {
-  size_t operator()(const UOp& u) const { return std::hash<const Node*>()(u.node()) * 0x9E3779B97F4A7C15ull >> 7; }
-};
-template <class V>
-using UOpMap = std::unordered_map<UOp, V, UOpHash>;
 using NodeList = std::vector<const Node*>;
 
+/// The nodes below `roots`, sources before users, each once. `sources(n)` is the first source of n that is visited and the
+/// one after the last, as a pair of uint32_t.
+template <class Sources>
+NodeList post_order(std::span<const UOp> roots, Sources&& sources) {
+  struct Visit {
+    const Node* node;
+    uint32_t next, end;
+  };
+  NodeList order;
+  PtrMap<Node, bool> seen;
+  std::vector<Visit> stack;
+  const auto push = [&](const Node* n) {
+    if (std::exchange(seen[n], true)) return;
+    const auto [first, end] = sources(n);
+    stack.push_back({n, first, end});
+  };
+  for (const UOp& root : roots) {
+    push(root.node());
+    while (!stack.empty()) {
+      Visit& v = stack.back();
+      if (v.next < v.end) {
+        push(v.node->src_begin()[v.next++]);
+      } else {
+        order.push_back(v.node);
+        stack.pop_back();
+      }
+    }
+  }
+  return order;
+}
 /// All nodes that `roots` depend on, sources before users, each once. `enter` (optional) decides whether the sources of
 /// a node are visited; CALL bodies are entered like other sources.
 NodeList toposort(std::span<const UOp> roots, bool (*enter)(const Node*) = nullptr);
 NodeList toposort(const UOp& root, bool (*enter)(const Node*) = nullptr);
+/// The same without the bodies of CALLs.
+NodeList toposort_outside_calls(std::span<const UOp> roots);
 
 /// Replaces nodes by others, everywhere below `root`, once (replacements are not entered again).
 UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map);
@@ -158,6 +185,7 @@ std::shared_ptr<void> payload(const UOp& buffer);
 void set_payload(const UOp& buffer, std::shared_ptr<void> p);
 bool has_payload(const UOp& buffer, const void* p);  ///< that very one; takes no lock
 UOp realized(const UOp& u);
+bool is_realized(const Node* n);  ///< a node other than a BUFFER whose value lies somewhere
 void set_realized(const UOp& u, UOp where);
 
 namespace detail {

@@ -4,7 +4,6 @@
 #include "ir/verify.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <unordered_set>
 
 #include "base/flags.h"
@@ -14,30 +13,7 @@
 namespace whit {
 namespace {
 
-class OpSet {
- public:
-  constexpr OpSet(std::initializer_list<Op> ops) {
-    for (const Op op : ops) bits_[static_cast<size_t>(op) / 64] |= uint64_t{1} << static_cast<size_t>(op) % 64;
-  }
-  static constexpr OpSet between(Op first, Op last) {
-    OpSet s{};
-    for (size_t i = static_cast<size_t>(first); i <= static_cast<size_t>(last); ++i)
-      s.bits_[i / 64] |= uint64_t{1} << i % 64;
-    return s;
-  }
-  constexpr OpSet operator|(OpSet o) const {
-    for (size_t i = 0; i < std::size(bits_); ++i) o.bits_[i] |= bits_[i];
-    return o;
-  }
-  constexpr bool has(Op op) const { return bits_[static_cast<size_t>(op) / 64] >> static_cast<size_t>(op) % 64 & 1; }
-
- private:
-  uint64_t bits_[(kNumOps + 63) / 64] = {};
-};
-
-constexpr OpSet kAll = OpSet::between(static_cast<Op>(0), static_cast<Op>(kNumOps - 1));
-constexpr OpSet kElementwise = OpSet::between(Op::Neg, Op::Bitcast) | OpSet::between(Op::Add, Op::MulAcc);
-constexpr OpSet kCompare{Op::CmpLt, Op::CmpNe, Op::CmpEq};
+constexpr OpSet kAll = OpSet::any();
 constexpr OpSet kEffects{Op::Store, Op::End,    Op::If,     Op::EndIf,  Op::EndRange,
                          Op::Sink,  Op::Linear, Op::Source, Op::Binary, Op::Program};
 constexpr OpSet kMovement = OpSet::between(Op::Reshape, Op::Stack);
@@ -76,6 +52,9 @@ bool all_src(const Node* n, size_t from, bool (*ok)(const Node*)) {
   return std::all_of(n->src().begin() + static_cast<int64_t>(std::min<size_t>(from, n->n_src)), n->src().end(), ok);
 }
 
+bool sources_have_its_dtype(const Node* n) {
+  return std::all_of(n->src().begin(), n->src().end(), [&](const Node* s) { return s->dtype == n->dtype; });
+}
 bool is_range(const Node* n) { return n->op == Op::Range; }
 bool integer(const Node* n) { return is_int(n->dtype); }
 
@@ -140,137 +119,79 @@ constexpr Rule kRules[] = {
      [](const Node* n) { return n->dtype != DType::Void; }, "it has a value, so its dtype must not be void"},
     {"same-dtype", kAnyLevel,
      OpSet::between(Op::Neg, Op::Trunc) | OpSet::between(Op::Add, Op::Shr) | OpSet{Op::Threefry, Op::MulAcc},
-     [](const Node* n) {
-       return std::all_of(n->src().begin(), n->src().end(), [&](const Node* s) { return s->dtype == n->dtype; });
-     },
-     "the sources and the result must have one dtype"},
+     sources_have_its_dtype, "the sources and the result must have one dtype"},
     {"compare-dtype", kAnyLevel, kCompare,
      [](const Node* n) { return n->dtype == DType::Bool && src(n, 0)->dtype == src(n, 1)->dtype; },
      "a comparison is a bool of two sources of one dtype"},
-    {"where-dtype",
-     kAnyLevel,
-     {Op::Where},
+    {"where-dtype", kAnyLevel, Op::Where,
      [](const Node* n) {
        return src(n, 0)->dtype == DType::Bool && src(n, 1)->dtype == n->dtype && src(n, 2)->dtype == n->dtype;
      },
      "the condition must be bool and both choices must have the result's dtype"},
-    {"floats-only",
-     kAnyLevel,
-     {Op::Recip, Op::Sqrt, Op::Exp2, Op::Log2, Op::Sin, Op::Trunc, Op::Fdiv},
-     [](const Node* n) { return is_float(n->dtype); },
-     "it is for floats only"},
-    {"ints-only",
-     kAnyLevel,
-     {Op::Cdiv, Op::FloorDiv, Op::Shl, Op::Shr},
-     [](const Node* n) { return is_int(n->dtype); },
-     "it is for ints only"},
-    {"bits-only",
-     kAnyLevel,
-     {Op::And, Op::Or, Op::Xor},
-     [](const Node* n) { return !is_float(n->dtype); },
+    {"floats-only", kAnyLevel, OpSet{Op::Recip, Op::Sqrt, Op::Exp2, Op::Log2, Op::Sin, Op::Trunc, Op::Fdiv},
+     [](const Node* n) { return is_float(n->dtype); }, "it is for floats only"},
+    {"ints-only", kAnyLevel, OpSet{Op::Cdiv, Op::FloorDiv, Op::Shl, Op::Shr},
+     [](const Node* n) { return is_int(n->dtype); }, "it is for ints only"},
+    {"bits-only", kAnyLevel, OpSet{Op::And, Op::Or, Op::Xor}, [](const Node* n) { return !is_float(n->dtype); },
      "it is for ints and bool only"},
-    {"no-bool",
-     kAnyLevel,
-     {Op::Neg, Op::Cmod, Op::FloorMod, Op::Pow},
-     [](const Node* n) { return n->dtype != DType::Bool; },
-     "it is not for bool"},
-    {"threefry-dtype",
-     kAnyLevel,
-     {Op::Threefry},
-     [](const Node* n) { return n->dtype == DType::UInt64; },
+    {"no-bool", kAnyLevel, OpSet{Op::Neg, Op::Cmod, Op::FloorMod, Op::Pow},
+     [](const Node* n) { return n->dtype != DType::Bool; }, "it is not for bool"},
+    {"threefry-dtype", kAnyLevel, Op::Threefry, [](const Node* n) { return n->dtype == DType::UInt64; },
      "it is for uint64 only"},
     {"first-dtype", kAnyLevel, kSameAsFirst, [](const Node* n) { return n->dtype == src(n, 0)->dtype; },
      "it must have the dtype of its first source"},
-    {"all-one-dtype",
-     kAnyLevel,
-     {Op::Stack, Op::Vec},
-     [](const Node* n) {
-       return std::all_of(n->src().begin(), n->src().end(), [&](const Node* s) { return s->dtype == n->dtype; });
-     },
-     "its sources must have one dtype"},
-    {"memory-dtype",
-     kAnyLevel,
-     {Op::Buffer, Op::Reg, Op::Scratch},
-     [](const Node* n) { return !is_weak(n->dtype); },
-     "storage never has a weak dtype"},
-    {"param-dtype",
-     kKernel | kProgram,
-     {Op::Param},
-     [](const Node* n) { return !is_weak(n->dtype); },
+    {"all-one-dtype", kAnyLevel, OpSet{Op::Stack, Op::Vec}, sources_have_its_dtype, "its sources must have one dtype"},
+    {"memory-dtype", kAnyLevel, OpSet{Op::Buffer, Op::Reg, Op::Scratch},
+     [](const Node* n) { return !is_weak(n->dtype); }, "storage never has a weak dtype"},
+    {"param-dtype", kKernel | kProgram, Op::Param, [](const Node* n) { return !is_weak(n->dtype); },
      "storage never has a weak dtype"},
     {"no-weak-dtype", kProgram, kAll, [](const Node* n) { return !is_weak(n->dtype); },
      "weak dtypes are gone in a LINEAR"},
 
     // ---- arguments
-    {"buffer-arg",
-     kAnyLevel,
-     {Op::Buffer},
+    {"buffer-arg", kAnyLevel, Op::Buffer,
      [](const Node* n) {
        return is_list(n->arg, 3) && n->arg.at(0).is_int() && n->arg.at(1).kind() == Arg::Kind::Str &&
               n->arg.int_at(2) >= 0;
      },
      "its argument must be {id, \"device\", number of elements}"},
-    {"variable-arg",
-     kAnyLevel,
-     {Op::Variable},
+    {"variable-arg", kAnyLevel, Op::Variable,
      [](const Node* n) {
        return is_list(n->arg, 3) && n->arg.at(0).kind() == Arg::Kind::Str && n->arg.int_at(1) <= n->arg.int_at(2);
      },
      "its argument must be {\"name\", min, max} with min <= max"},
-    {"range-arg",
-     kKernel | kProgram,
-     {Op::Range},
+    {"range-arg", kKernel | kProgram, Op::Range,
      [](const Node* n) {
        return n->arg.kind() == Arg::Kind::Ints && n->arg.as_ints().size() == 3 && n->arg.int_at(1) >= 0 &&
               n->arg.int_at(1) < kNumAxisTypes && n->arg.int_at(2) >= 0;
      },
      "its argument must be [id, axis type, size]"},
-    {"monoid",
-     kAnyLevel,
-     {Op::Reduce},
-     [](const Node* n) { return is_list(n->arg, 1) && known_monoid(n->arg.at(0)); },
+    {"monoid", kAnyLevel, Op::Reduce, [](const Node* n) { return is_list(n->arg, 1) && known_monoid(n->arg.at(0)); },
      "its monoid must be add, mul, max or min"},
-    {"fold-monoid",
-     kAnyLevel,
-     {Op::Fold},
-     [](const Node* n) { return known_monoid(n->arg); },
+    {"fold-monoid", kAnyLevel, Op::Fold, [](const Node* n) { return known_monoid(n->arg); },
      "its monoid must be add, mul, max or min"},
 
     // ---- tensor graphs
-    {"reduce-axes",
-     kTensor,
-     {Op::Reduce},
+    {"reduce-axes", kTensor, Op::Reduce,
      [](const Node* n) { return n->n_src == 1 && n->arg.as_list().size() > 1 && reduces_axes_once(n); },
      "it must have one source and reduce axes in ascending order, each once"},
-    {"gather-index",
-     kTensor,
-     {Op::Gather, Op::Scatter},
-     [](const Node* n) { return integer(src(n, 1)); },
+    {"gather-index", kTensor, OpSet{Op::Gather, Op::Scatter}, [](const Node* n) { return integer(src(n, 1)); },
      "its second source must be integers"},
-    {"scatter-arg",
-     kTensor,
-     {Op::Scatter},
+    {"scatter-arg", kTensor, Op::Scatter,
      [](const Node* n) {
        return n->arg.kind() == Arg::Kind::Str && (n->arg.as_str() == "set" || n->arg.as_str() == "add") &&
               src(n, 2)->dtype == n->dtype;
      },
      "it must \"set\" or \"add\" values of its own dtype"},
-    {"store-target",
-     kTensor,
-     {Op::After},
-     stores_each_element_once,
+    {"store-target", kTensor, Op::After, stores_each_element_once,
      "its STOREs must go to views of it that hold no element twice"},
-    {"store-value",
-     kTensor,
-     {Op::Store},
+    {"store-value", kTensor, Op::Store,
      [](const Node* n) {
        return src(n, 0)->dtype == src(n, 1)->dtype &&
               (src(n, 1)->shape.empty() || src(n, 1)->shape == src(n, 0)->shape);
      },
      "the value must have the dtype and the shape of the view"},
-    {"gettuple-source",
-     kTensor,
-     {Op::GetTuple},
+    {"gettuple-source", kTensor, Op::GetTuple,
      [](const Node* n) {
        const Node* t = src(n, 0);
        if (t->op == Op::Call) t = src(t, 0);
@@ -283,69 +204,36 @@ constexpr Rule kRules[] = {
     {"kernel-scalars", kKernel, kAll,
      [](const Node* n) { return n->shape.empty() || n->op == Op::Param || n->op == Op::After; },
      "values of a kernel have shape ()"},
-    {"kernel-range-dtype",
-     kKernel,
-     {Op::Range},
-     [](const Node* n) { return n->dtype == DType::WeakInt; },
+    {"kernel-range-dtype", kKernel, Op::Range, [](const Node* n) { return n->dtype == DType::WeakInt; },
      "loops of a kernel graph count in weakint"},
-    {"kernel-param",
-     kKernel | kProgram,
-     {Op::Param},
-     [](const Node* n) { return n->shape.size() == 1; },
+    {"kernel-param", kKernel | kProgram, Op::Param, [](const Node* n) { return n->shape.size() == 1; },
      "a buffer of a kernel has shape (number of elements)"},
-    {"reduce-ranges",
-     kKernel,
-     {Op::Reduce, Op::Stage},
+    {"reduce-ranges", kKernel, OpSet{Op::Reduce, Op::Stage},
      [](const Node* n) { return n->n_src > 1 && all_src(n, 1, is_range); },
      "what follows its value must be RANGEs, one at least"},
-    {"reduce-arg",
-     kKernel,
-     {Op::Reduce},
-     [](const Node* n) { return n->arg.as_list().size() == 1; },
+    {"reduce-arg", kKernel, Op::Reduce, [](const Node* n) { return n->arg.as_list().size() == 1; },
      "a REDUCE over ranges has no axes"},
-    {"kernel-index",
-     kKernel,
-     {Op::Index},
+    {"kernel-index", kKernel, Op::Index,
      [](const Node* n) { return base(src(n, 0))->op == Op::Param || base(src(n, 0))->op == Op::Stage; },
      "it must address a PARAM or a STAGE"},
-    {"index-dtype",
-     kKernel,
-     {Op::Index},
-     [](const Node* n) { return src(n, 1)->dtype == DType::WeakInt; },
+    {"index-dtype", kKernel, Op::Index, [](const Node* n) { return src(n, 1)->dtype == DType::WeakInt; },
      "the index must be weakint"},
-    {"index-gate",
-     kKernel | kProgram,
-     {Op::Index},
+    {"index-gate", kKernel | kProgram, Op::Index,
      [](const Node* n) { return n->n_src == 2 || (n->n_src == 3 && src(n, 2)->dtype == DType::Bool); },
      "its third source is a gate and must be bool"},
-    {"kernel-load",
-     kKernel,
-     {Op::Load},
-     [](const Node* n) { return src(n, 0)->op == Op::Index; },
+    {"kernel-load", kKernel, Op::Load, [](const Node* n) { return src(n, 0)->op == Op::Index; },
      "it must read an INDEX"},
-    {"kernel-store",
-     kKernel,
-     {Op::Store},
+    {"kernel-store", kKernel, Op::Store,
      [](const Node* n) { return src(n, 0)->op == Op::Index && base(src(src(n, 0), 0))->op == Op::Param; },
      "it must write an INDEX of a PARAM"},
-    {"store-dtype",
-     kKernel | kProgram,
-     {Op::Store},
-     [](const Node* n) { return src(n, 0)->dtype == src(n, 1)->dtype; },
+    {"store-dtype", kKernel | kProgram, Op::Store, [](const Node* n) { return src(n, 0)->dtype == src(n, 1)->dtype; },
      "the value must have the dtype of the memory"},
-    {"end-sources",
-     kKernel,
-     {Op::End},
+    {"end-sources", kKernel, Op::End,
      [](const Node* n) { return src(n, 0)->op == Op::Store && all_src(n, 1, is_range); },
      "it must end RANGEs of a STORE"},
-    {"range-ids",
-     kKernel,
-     {Op::End, Op::Reduce, Op::Stage},
-     ids_differ,
+    {"range-ids", kKernel, OpSet{Op::End, Op::Reduce, Op::Stage}, ids_differ,
      "two loops that are open at once have the same id"},
-    {"sink-sources",
-     kKernel,
-     {Op::Sink},
+    {"sink-sources", kKernel, Op::Sink,
      [](const Node* n) { return all_src(n, 0, [](const Node* s) { return s->op == Op::End || s->op == Op::Store; }); },
      "the SINK of a kernel has ENDs and STOREs only"},
     {"all-loops-end", kKernel, {Op::Sink}, [](const Node* n) { return !n->range_set; }, "a loop is never ended"},
@@ -353,27 +241,18 @@ constexpr Rule kRules[] = {
     // ---- LINEAR
     {"program-lanes", kProgram, kAll, [](const Node* n) { return n->shape.size() <= 1; },
      "values of a LINEAR have shape () or (lanes)"},
-    {"program-index",
-     kProgram,
-     {Op::Index},
+    {"program-index", kProgram, Op::Index,
      [](const Node* n) {
        const Op op = base(src(n, 0))->op;
        return (op == Op::Param || op == Op::Scratch) && is_int(src(n, 1)->dtype);
      },
      "it must address a PARAM or a SCRATCH by integers"},
-    {"program-access",
-     kProgram,
-     {Op::Load, Op::Store},
+    {"program-access", kProgram, OpSet{Op::Load, Op::Store},
      [](const Node* n) { return src(n, 0)->op == Op::Index || base(src(n, 0))->op == Op::Reg; },
      "it must access an INDEX or a REG"},
-    {"if-dtype",
-     kProgram,
-     {Op::If},
-     [](const Node* n) { return src(n, 0)->dtype == DType::Bool; },
+    {"if-dtype", kProgram, Op::If, [](const Node* n) { return src(n, 0)->dtype == DType::Bool; },
      "its condition must be bool"},
-    {"fold-lanes",
-     kProgram,
-     {Op::Fold},
+    {"fold-lanes", kProgram, Op::Fold,
      [](const Node* n) {
        const int64_t lanes = src(n, 0)->shape.numel();
        return lanes > 0 && (lanes & (lanes - 1)) == 0;
@@ -452,25 +331,12 @@ bool is_kernel_call(const Node* n) {
 
 std::string find_illegal(const UOp& root, Level level) {
   const NodeList order = toposort(root);
-  // Compiled kernels keep their own rules.
-  std::unordered_set<const Node*> elsewhere;
-  std::vector<const Node*> kernels;
-  if (level == Level::Tensor) {
-    for (const Node* n : order)
-      if (is_kernel_call(n)) kernels.push_back(src(n, 0));
-    if (!kernels.empty()) {
-      std::unordered_set<const Node*> ours;
-      std::vector<const Node*> work{root.node()};
-      while (!work.empty()) {
-        const Node* n = work.back();
-        work.pop_back();
-        if (!ours.insert(n).second) continue;
-        for (size_t i = is_kernel_call(n) ? 1 : 0; i < n->n_src; ++i) work.push_back(src(n, i));
-      }
-      for (const Node* n : order)
-        if (!ours.contains(n)) elsewhere.insert(n);
-    }
-  }
+  // Kernels that are called keep their own rules.
+  const bool has_calls = level == Level::Tensor;
+  const NodeList checked = post_order(std::span(&root, 1), [&](const Node* n) {
+    return std::pair(has_calls && is_kernel_call(n) ? 1u : 0u, n->n_src);
+  });
+  const std::unordered_set<const Node*> ours(checked.begin(), checked.end());
   std::unordered_map<const Node*, int64_t> number_of;
   const auto report = [&](const Node* n, const std::string& why) {
     std::string line;
@@ -481,7 +347,7 @@ std::string find_illegal(const UOp& root, Level level) {
   };
   for (const Node* n : order) {
     number_of.emplace(n, static_cast<int64_t>(number_of.size()));
-    if (elsewhere.contains(n)) continue;
+    if (!ours.contains(n)) continue;
     for (const Rule& rule : kRules)
       if ((rule.levels & static_cast<uint8_t>(level)) && rule.ops.has(n->op) && !rule.ok(n))
         return report(n, fmt::format("{} [{}]", rule.why, rule.name));
@@ -493,9 +359,9 @@ std::string find_illegal(const UOp& root, Level level) {
       if (const Node* bad = OrderCheck().run(n, why)) return report(bad, why);
     }
   }
-  for (const Node* body : kernels)
-    if (body->op == Op::Sink)
-      if (std::string inner = find_illegal(UOp(body), Level::Kernel); !inner.empty()) return inner;
+  for (const Node* n : checked)
+    if (has_calls && is_kernel_call(n) && src(n, 0)->op == Op::Sink)
+      if (std::string inner = find_illegal(UOp(src(n, 0)), Level::Kernel); !inner.empty()) return inner;
   return {};
 }
 

@@ -8,16 +8,15 @@
 //  2. Ops without a vector form are written lane by lane (LANES), which both compilers turn back into vectors.
 #include <bit>
 #include <set>
-#include <unordered_map>
 
 #include "ir/build.h"
-#include "render/program.h"
+#include "render/writer.h"
 
 namespace whit::render {
 namespace {
 
 // {t} the operands' type, {u} the unsigned type in which they wrap, {m} the signed int type of the same width (a mask),
-// {f} the suffix of a math function, {n} the lanes, {k1} the number 1 as {t}, {width} of an int.
+// {f} the suffix of a math function, {gt} what MAX (MIN) prefers, {n} the lanes, {k1} the number 1 as {t}, {width} of an int.
 constexpr TextRow kRows[] = {
     {Op::Neg, kFloat, nullptr, "-{0}", "-{0}"},
     {Op::Neg, kInt, nullptr, "({t})-({u}){0}", "({t})-({u}){0}"},
@@ -28,51 +27,41 @@ constexpr TextRow kRows[] = {
     {Op::Trunc, kFloat, nullptr, "__builtin_trunc{f}({0})", "TRUNC({t}, {n}, {f}, {0})"},
     {Op::Add, kFloat, nullptr, "{0} + {1}", "{0} + {1}"},
     {Op::Add, kInt, nullptr, "({t})(({u}){0} + ({u}){1})", "({t})(({u}){0} + ({u}){1})"},
-    {Op::Add, kBool, nullptr, "{0} | {1}", "{0} | {1}"},
     {Op::Sub, kFloat, nullptr, "{0} - {1}", "{0} - {1}"},
     {Op::Sub, kInt, nullptr, "({t})(({u}){0} - ({u}){1})", "({t})(({u}){0} - ({u}){1})"},
-    {Op::Sub, kBool, nullptr, "{0} ^ {1}", "{0} ^ {1}"},
     {Op::Mul, kFloat, nullptr, "{0} * {1}", "{0} * {1}"},
     {Op::Mul, kInt, nullptr, "({t})(({u}){0} * ({u}){1})", "({t})(({u}){0} * ({u}){1})"},
-    {Op::Mul, kBool, nullptr, "{0} & {1}", "{0} & {1}"},
     {Op::Fdiv, kFloat, nullptr, "{0} / {1}", "{0} / {1}"},
     // With a number y on the right, y >= x is false only for a larger or a NaN x.
-    {Op::Max, kFloat, right_is_a_number, "{1} >= {0} ? {1} : {0}", "CHOOSE({t}, {m}, {1} >= {0}, {1}, {0})"},
-    {Op::Min, kFloat, right_is_a_number, "{1} <= {0} ? {1} : {0}", "CHOOSE({t}, {m}, {1} <= {0}, {1}, {0})"},
-    {Op::Max, kFloat, nullptr, "{0} > {1} || {0} != {0} ? {0} : {1}",
-     "CHOOSE({t}, {m}, ({0} > {1}) | ({0} != {0}), {0}, {1})"},
-    {Op::Min, kFloat, nullptr, "{0} < {1} || {0} != {0} ? {0} : {1}",
-     "CHOOSE({t}, {m}, ({0} < {1}) | ({0} != {0}), {0}, {1})"},
-    {Op::Max, kInt, nullptr, "{0} > {1} ? {0} : {1}", "CHOOSE({t}, {m}, {0} > {1}, {0}, {1})"},
-    {Op::Min, kInt, nullptr, "{0} < {1} ? {0} : {1}", "CHOOSE({t}, {m}, {0} < {1}, {0}, {1})"},
-    {Op::Max, kBool, nullptr, "{0} | {1}", "{0} | {1}"},
-    {Op::Min, kBool, nullptr, "{0} & {1}", "{0} & {1}"},
+    {kMaxMin, kFloat, right_is_a_number, "{1} {gt}= {0} ? {1} : {0}", "CHOOSE({t}, {m}, {1} {gt}= {0}, {1}, {0})"},
+    {kMaxMin, kFloat, nullptr, "{0} {gt} {1} || {0} != {0} ? {0} : {1}",
+     "CHOOSE({t}, {m}, ({0} {gt} {1}) | ({0} != {0}), {0}, {1})"},
+    {kMaxMin, kInt, nullptr, "{0} {gt} {1} ? {0} : {1}", "CHOOSE({t}, {m}, {0} {gt} {1}, {0}, {1})"},
     {Op::Cdiv, kInt, divisor_is_safe, "({t})({0} / {1})", "{0} / {1}"},
     {Op::Cdiv, kSigned, nullptr, "{1} == 0 ? 0 : {1} == -1 ? ({t})-({u}){0} : ({t})({0} / {1})"},
     {Op::Cdiv, kUnsigned, nullptr, "{1} == 0 ? 0 : ({t})({0} / {1})"},
-    {Op::Cdiv, kBool, nullptr, "{0} & {1}", "{0} & {1}"},
     {Op::Cmod, kInt, divisor_is_safe, "({t})({0} % {1})", "{0} % {1}"},
     {Op::Cmod, kSigned, nullptr, "{1} == 0 ? {0} : {1} == -1 ? 0 : ({t})({0} % {1})"},
     {Op::Cmod, kUnsigned, nullptr, "{1} == 0 ? {0} : ({t})({0} % {1})"},
-    {Op::Cmod, kBool, nullptr, "{0} & !{1}", "{0} & ~{1}"},
     {Op::Cmod, kFloat, nullptr, "__builtin_fmod{f}({0}, {1})"},
-    {Op::And, kInt | kBool, nullptr, "{0} & {1}", "{0} & {1}"},
-    {Op::Or, kInt | kBool, nullptr, "{0} | {1}", "{0} | {1}"},
-    {Op::Xor, kInt | kBool, nullptr, "{0} ^ {1}", "{0} ^ {1}"},
+    {kOrOfBools, kBool, nullptr, "{0} | {1}", "{0} | {1}"},
+    {kAndOfBools, kBool, nullptr, "{0} & {1}", "{0} & {1}"},
+    {kXorOfBools, kBool, nullptr, "{0} ^ {1}", "{0} ^ {1}"},
+    {kAndNotOfBools, kBool, nullptr, "{0} & !{1}", "{0} & ~{1}"},
+    {Op::And, kInt, nullptr, "{0} & {1}", "{0} & {1}"},
+    {Op::Or, kInt, nullptr, "{0} | {1}", "{0} | {1}"},
+    {Op::Xor, kInt, nullptr, "{0} ^ {1}", "{0} ^ {1}"},
     {Op::Shl, kInt, shift_is_in_range, "({t})(({u}){0} << {1})", "({t})(({u}){0} << ({u}){1})"},
     {Op::Shl, kInt, nullptr, "({u}){1} < {width} ? ({t})(({u}){0} << {1}) : 0",
      "CHOOSE({t}, {m}, ({u}){1} < {width}, ({u}){0} << (({u}){1} & ({width} - 1)), ({u}){})"},
-    {Op::Shl, kBool, nullptr, "{0} & !{1}", "{0} & ~{1}"},
     {Op::Shr, kInt, shift_is_in_range, "({t})({0} >> {1})", "{0} >> {1}"},
     {Op::Shr, kSigned, nullptr, "({t})({0} >> (({u}){1} < {width} ? {1} : {width} - 1))",
      "{0} >> CHOOSE({t}, {m}, ({u}){1} < {width}, {1}, ({t}){} + ({width} - 1))"},
     {Op::Shr, kUnsigned, nullptr, "({u}){1} < {width} ? ({t})({0} >> {1}) : 0",
      "CHOOSE({t}, {m}, {1} < {width}, {0} >> ({1} & ({width} - 1)), ({t}){})"},
-    {Op::Shr, kBool, nullptr, "{0} & !{1}", "{0} & ~{1}"},
     {Op::CmpLt, kFloat | kInt, nullptr, "{0} < {1}", "MASK({n}, {0} < {1})"},
     {Op::CmpLt, kBool, nullptr, "!{0} & {1}", "~{0} & {1}"},
     {Op::CmpNe, kFloat | kInt, nullptr, "{0} != {1}", "MASK({n}, {0} != {1})"},
-    {Op::CmpNe, kBool, nullptr, "{0} ^ {1}", "{0} ^ {1}"},
     {Op::CmpEq, kFloat | kInt, nullptr, "{0} == {1}", "MASK({n}, {0} == {1})"},
     {Op::CmpEq, kBool, nullptr, "{0} == {1}", "~({0} ^ {1})"},
     {Op::Where, 0xFF, nullptr, "{0} ? {1} : {2}", "CHOOSE({t}, {m}, __builtin_convertvector({0}, {m}), {1}, {2})"},
@@ -133,7 +122,6 @@ std::string memory_type(DType dt) { return dt == DType::Bool ? "i8" : scalar_typ
 std::string type_of(DType dt, int64_t lanes) {
   return lanes ? fmt::format("{}x{}", memory_type(dt), lanes) : scalar_type(dt);
 }
-int bytes_of(DType dt) { return static_cast<int>(element_bytes(dt)); }
 std::string int_type(char kind, int bytes, int64_t lanes) {
   return lanes ? fmt::format("{}{}x{}", kind, 8 * bytes, lanes) : fmt::format("{}{}", kind, 8 * bytes);
 }
@@ -185,16 +173,18 @@ std::string spread_text(DType dt, int64_t lanes, const std::string& scalar) {
 
 struct RowText final : Filler {
   std::string operand[3];
+  Op op = Op::Max;
   DType dtype = DType::Void;
   int64_t lanes = 0;
   void append(std::string& out, std::string_view key) const override { out += value(key); }
   std::string value(std::string_view key) const {
-    const int bytes = bytes_of(dtype);
+    const int bytes = element_bytes(dtype);
     if (key == "t") return type_of(dtype, lanes);
     // Scalars narrower than int would be promoted to it, and an int must not overflow.
     if (key == "u") return int_type('u', lanes ? bytes : std::max(bytes, 4), lanes);
     if (key == "m") return int_type('i', bytes, lanes);
     if (key == "f") return dtype == DType::Float32 ? "f" : "";
+    if (key == "gt") return op == Op::Max ? ">" : "<";
     if (key == "n") return fmt::format("{}", lanes);
     if (key == "width") return fmt::format("{}", bit_width(dtype));
     if (key == "k1") {
@@ -205,14 +195,13 @@ struct RowText final : Filler {
   }
 };
 
-class Writer {
+class CWriter final : public Writer {
  public:
-  explicit Writer(const UOp& program) : p_(analyze(program)) {}
+  explicit CWriter(const UOp& program) : Writer(program, "C", kRows, "") {}
 
   std::string run(std::string_view kernel_name) {
     entry();
-    for (const Node* n : p_.linear->src()) node(n);
-    WHIT_CHECK(depth_ == 1, "a loop or IF is not closed");
+    walk();
     std::string out = kPrologue;
     for (const std::string& t : vector_types_) out += t;
     if (p_.n_zero_bytes)
@@ -235,28 +224,10 @@ class Writer {
   }
 
  private:
-  // ---- text
-  void line(std::string_view text) {
-    body_.append(static_cast<size_t>(2 * depth_), ' ');
-    body_ += text;
-    body_ += '\n';
-  }
-  template <class... T>
-  void line(fmt::format_string<T...> f, T&&... args) {
-    body_.append(static_cast<size_t>(2 * depth_), ' ');
-    fmt::format_to(std::back_inserter(body_), f, std::forward<T>(args)...);
-    body_ += '\n';
-  }
-  std::string fresh(const char* stem) { return fmt::format("{}{}", stem, n_names_++); }
-  void close_block() {
-    --depth_;
-    line("}");
-  }
-
   // ---- values
   // Names the type of a vector and makes sure that it is declared.
   std::string type(DType dt, int64_t lanes) {
-    if (lanes) declare(memory_type(dt), bytes_of(dt), lanes);
+    if (lanes) declare(memory_type(dt), element_bytes(dt), lanes);
     return type_of(dt, lanes);
   }
   void declare(const std::string& element, int bytes, int64_t lanes) {
@@ -270,44 +241,43 @@ class Writer {
   void declare_family(DType dt, int64_t lanes) {
     if (!lanes) return;
     type(dt, lanes);
-    for (const char kind : {'i', 'u'}) declare(fmt::format("{}{}", kind, 8 * bytes_of(dt)), bytes_of(dt), lanes);
+    for (const char kind : {'i', 'u'})
+      declare(fmt::format("{}{}", kind, 8 * element_bytes(dt)), element_bytes(dt), lanes);
     declare("i8", 1, lanes);
   }
-  std::string define(const Node* n, const std::string& text) {
-    const std::string d = fresh("v");
-    line("const {} {} = {};", type(n->dtype, lanes_of(n)), d, text);
-    bind(n, d);
+  std::string named(DType dt, int64_t lanes, const std::string& text) override { return named("v", dt, lanes, text); }
+  std::string named(const char* stem, DType dt, int64_t lanes, const std::string& text) {
+    const std::string d = fresh(stem);
+    line("const {} {} = {};", type(dt, lanes), d, text);
     return d;
   }
-  void bind(const Node* n, const std::string& name) {
-    value_[n] = name;
-    const auto it = p_.spreads.find(n);
-    if (it == p_.spreads.end()) return;
-    for (const int64_t lanes : it->second) {
-      const std::string s = fresh("s");
-      line("const {} {} = {};", type(n->dtype, lanes), s, spread_text(n->dtype, lanes, name));
-      spread_[fmt::format("{}x{}", name, lanes)] = s;
-    }
+  std::string spread(DType dt, int64_t lanes, const std::string& scalar) override {
+    return named("s", dt, lanes, spread_text(dt, lanes, scalar));
   }
-  std::string operand(const Node* n, int64_t lanes) {
-    while (n->op == Op::After) n = n->src()[0];
-    if (n->op == Op::Const) {
-      const std::string literal = literal_of_bits(n->dtype, constant_bits(n));
-      if (lanes) type(n->dtype, lanes);
-      return lanes ? spread_text(n->dtype, lanes, literal) : literal;
-    }
-    if (n->op == Op::Lanes) {
-      std::string text = fmt::format("(({}){{", type(n->dtype, lanes_of(n)));
-      for (int64_t i = 0; i < n->shape[0]; ++i) text += fmt::format("{}{}", i ? ", " : "", i);
-      return text + "})";
-    }
-    const auto it = value_.find(n);
-    WHIT_CHECK(it != value_.end(), "{} is used before its place in the list", name(n->op));
-    if (lanes == lanes_of(n)) return it->second;
-    WHIT_CHECK(lanes_of(n) == 0, "{} lanes used as {}", lanes_of(n), lanes);
-    const auto s = spread_.find(fmt::format("{}x{}", it->second, lanes));
-    type(n->dtype, lanes);
-    return s != spread_.end() ? s->second : spread_text(n->dtype, lanes, it->second);
+  std::string constant_text(DType dt, int64_t lanes, uint64_t bits) override {
+    const std::string literal = literal_of_bits(dt, bits);
+    if (!lanes) return literal;
+    type(dt, lanes);
+    return spread_text(dt, lanes, literal);
+  }
+  std::string lanes_text(DType dt, int64_t lanes) override {
+    std::string text = fmt::format("(({}){{", type(dt, lanes));
+    for (int64_t i = 0; i < lanes; ++i) text += fmt::format("{}{}", i ? ", " : "", i);
+    return text + "})";
+  }
+  std::string lane_text(DType dt, int64_t, const std::string& v, int64_t i) override {
+    return fmt::format("{}[{}]{}", v, i, dt == DType::Bool ? " != 0" : "");
+  }
+  std::string vec_text(const Node* n) override {
+    std::string text = fmt::format("({}){{", type(n->dtype, lanes_of(n)));
+    for (size_t i = 0; i < n->n_src; ++i)
+      text += fmt::format("{}{}{}", i ? ", " : "", n->dtype == DType::Bool ? "-" : "", operand(n->src()[i], 0));
+    return text + "}";
+  }
+  std::string half_text(DType, int64_t lanes, const std::string& v, int64_t first) override {
+    std::string pick;
+    for (int64_t i = 0; i < lanes / 2; ++i) pick += fmt::format(", {}", first + i);
+    return fmt::format("__builtin_shufflevector({0}, {0}{1})", v, pick);
   }
 
   // ---- structure
@@ -325,51 +295,7 @@ class Writer {
     for (const Node* n : p_.regs) line("{} acc{};", type(n->dtype, lanes_of(n)), n->arg.int_at(0));
   }
 
-  void node(const Node* n) {
-    switch (n->op) {
-      case Op::Range:
-        return open_loop(n);
-      case Op::If:
-        line("if ({}) {{", operand(n->src()[0], 0));
-        ++depth_;
-        return;
-      case Op::EndRange:
-      case Op::EndIf:
-        return close_block();
-      case Op::Load:
-        return load(n);
-      case Op::Store:
-        return store(n);
-      case Op::Cast:
-        return cast(n);
-      case Op::Bitcast:
-        return bitcast(n);
-      case Op::Vec:
-        return vec(n);
-      case Op::Lane: {
-        const Node* s = n->src()[0];
-        const std::string lane = fmt::format("{}[{}]", operand(s, lanes_of(s)), n->arg.as_int());
-        define(n, n->dtype == DType::Bool ? lane + " != 0" : lane);
-        return;
-      }
-      case Op::Fold:
-        return fold(n);
-      case Op::Const:
-      case Op::Param:
-      case Op::Variable:
-      case Op::Lanes:
-      case Op::Reg:
-      case Op::Scratch:
-      case Op::Index:
-      case Op::After:
-        return;  // rendered at the entry or where they are used
-      default:
-        WHIT_CHECK(is_elementwise(n->op), "{} in a LINEAR", name(n->op));
-        return arithmetic(n);
-    }
-  }
-
-  void open_loop(const Node* n) {
+  void open_loop(const Node* n) override {
     const std::string r = fresh("r");
     if (const auto it = p_.global_offset.find(n); it != p_.global_offset.end()) {
       line("const i64 {0}_first = first > {1} ? first - {1} : 0, {0}_end = last - {1} < {2} ? last - {1} : {2};", r,
@@ -385,27 +311,31 @@ class Writer {
     bind(n, r + "_narrow");
   }
 
-  // ---- memory
-  static std::string base_of(const Node* storage) {
-    const char* stem = storage->op == Op::Param ? "data" : storage->op == Op::Reg ? "acc" : "scratch";
-    return fmt::format("{}{}", stem, storage->arg.int_at(0));
+  void open_if(const Node* n) override {
+    line("if ({}) {{", operand(n->src()[0], 0));
+    ++depth_;
   }
+  void close(const Node*) override {
+    --depth_;
+    line("}}");
+  }
+
+  // ---- memory
   // The element that lane l accesses.
   std::string lane_element(const Access& a) {
     return a.contiguous ? fmt::format("{}[{} + l]", base_of(a.storage), operand(a.index, 0))
                         : fmt::format("{}[{}[l]]", base_of(a.storage), operand(a.index, a.lanes));
   }
-  void load(const Node* n) {
-    const Access a = access_of(n);
+  void load(const Node* n, const Access& a) override {
     const std::string t = type(n->dtype, a.lanes);
     declare_family(n->dtype, a.lanes);
     const bool is_bool = n->dtype == DType::Bool;
-    if (a.storage->op == Op::Reg) return void(define(n, base_of(a.storage)));
+    if (a.storage->op == Op::Reg) return define(n, base_of(a.storage));
     if (a.lanes > 0 && (!a.contiguous || (a.gate && lanes_of(a.gate) > 0))) {
       std::string e = lane_element(a);
       if (is_bool) e = fmt::format("-({} != 0)", e);
       if (a.gate) e = fmt::format("{}[l] ? {} : 0", operand(a.gate, a.lanes), e);
-      return void(define(n, fmt::format("LANES({}, {}, {})", t, a.lanes, e)));
+      return define(n, fmt::format("LANES({}, {}, {})", t, a.lanes, e));
     }
     const std::string m = a.lanes ? t + "_u" : memory_type(n->dtype);
     std::string at = fmt::format("{} + {}", base_of(a.storage), operand(a.index, 0));
@@ -416,8 +346,7 @@ class Writer {
                    : fmt::format("{}[{}]", base_of(a.storage), operand(a.index, 0));
     define(n, is_bool ? fmt::format("({}) != 0", at) : at);
   }
-  void store(const Node* n) {
-    const Access a = access_of(n);
+  void store(const Node* n, const Access& a) override {
     const Node* v = n->src()[1];
     declare_family(v->dtype, a.lanes);
     const std::string value = operand(v, a.lanes);
@@ -434,9 +363,10 @@ class Writer {
   }
 
   // ---- arithmetic
-  std::string apply(const TextRow& row, DType dt, int64_t lanes, std::span<const std::string> operands,
-                    bool scalar_condition = false) {
+  std::string apply(const TextRow& row, Op op, DType dt, int64_t lanes, std::span<const std::string> operands,
+                    bool scalar_condition) override {
     RowText text;
+    text.op = op;
     text.dtype = dt;
     text.lanes = lanes;
     for (size_t i = 0; i < operands.size(); ++i) text.operand[i] = operands[i];
@@ -451,36 +381,9 @@ class Writer {
     expand(out, row.text, text);
     return fmt::format("LANES({}, {}, {})", type_of(dt, lanes), lanes, out);
   }
-  const TextRow& must_find_row(Op op, DType dt, const Node* n) const {
-    const TextRow* row = find_row(kRows, op, dt, n);
-    WHIT_CHECK(row && (class_of(dt) != kHalf || op == Op::Where), "{} of {} has no C text", name(op), name(dt));
-    return *row;
-  }
-  void arithmetic(const Node* n) {
-    const DType dt = operand_dtype(n);
-    const int64_t lanes = lanes_of(n);
-    SmallVec<std::string, 3> operands;
-    bool scalar_condition = false;
-    for (size_t i = 0; i < n->n_src; ++i) {
-      const Node* s = n->src()[i];
-      const bool condition = n->op == Op::Where && i == 0;
-      if (condition) scalar_condition = lanes_of(s) == 0;
-      operands.push_back(operand(s, condition && scalar_condition ? 0 : lanes));
-    }
-    define(n, apply(must_find_row(n->op, dt, n), dt, lanes, operands, scalar_condition));
-  }
-
-  void cast(const Node* n) {
-    const Node* s = n->src()[0];
-    const int64_t lanes = lanes_of(n);
-    for (const DType dt : {s->dtype, n->dtype})
-      WHIT_CHECK(!is_float(dt) || dt >= DType::Float32 || dt == DType::Float16, "CAST of {} to {} has no C text",
-                 name(s->dtype), name(n->dtype));
-    for (const DType dt : {s->dtype, n->dtype, DType::Int64}) declare_family(dt, lanes);
-    const std::string v = operand(s, lanes);
-    define(n, lanes ? vector_cast(s->dtype, n->dtype, lanes, v) : scalar_cast(s->dtype, n->dtype, v));
-  }
-  static std::string scalar_cast(DType from, DType to, const std::string& v) {
+  std::string cast_text(DType from, DType to, int64_t lanes, const std::string& v) override {
+    for (const DType dt : {from, to, DType::Int64}) declare_family(dt, lanes);
+    if (lanes) return vector_cast(from, to, lanes, v);
     if (to == DType::Bool) return fmt::format("{} != 0", v);
     if (is_float(from) && !is_float(to)) return fmt::format("({})TO_I64({})", scalar_type(to), v);
     return fmt::format("({}){}", scalar_type(to), v);
@@ -494,67 +397,34 @@ class Writer {
     if (from == DType::Bool) return fmt::format("__builtin_convertvector(-{}, {})", v, t);
     if (is_float(from) && !is_float(to))
       return fmt::format("__builtin_convertvector(TO_I64S({}, {}, {}, {}), {})", type_of(from, lanes),
-                         int_type('i', bytes_of(from), lanes), lanes, v, t);
+                         int_type('i', element_bytes(from), lanes), lanes, v, t);
     return fmt::format("__builtin_convertvector({}, {})", v, t);
   }
 
-  void bitcast(const Node* n) {
+  void bitcast(const Node* n) override {
     const Node* s = n->src()[0];
     const int64_t lanes = lanes_of(s);
     declare_family(s->dtype, lanes);
     declare_family(n->dtype, lanes_of(n));
     std::string v = operand(s, lanes);
-    if (s->dtype == n->dtype) return void(define(n, v));
+    if (s->dtype == n->dtype) return define(n, v);
     if (!lanes) {
       if (s->dtype == DType::Bool) v = fmt::format("(u8){}", v);
-      return void(define(n, n->dtype == DType::Bool ? fmt::format("BITS(u8, {}) != 0", v)
-                                                    : fmt::format("BITS({}, {})", scalar_type(n->dtype), v)));
+      return define(n, n->dtype == DType::Bool ? fmt::format("BITS(u8, {}) != 0", v)
+                                               : fmt::format("BITS({}, {})", scalar_type(n->dtype), v));
     }
     if (s->dtype == DType::Bool) v = fmt::format("-{}", v);
     v = fmt::format("({}){}", type_of(n->dtype, lanes_of(n)), v);
     define(n, n->dtype == DType::Bool ? fmt::format("{} != 0", v) : v);
   }
 
-  void vec(const Node* n) {
-    const int64_t lanes = lanes_of(n);
-    if (is_splat(n)) return void(define(n, operand(n->src()[0], lanes)));
-    std::string text = fmt::format("({}){{", type(n->dtype, lanes));
-    for (size_t i = 0; i < n->n_src; ++i)
-      text += fmt::format("{}{}{}", i ? ", " : "", n->dtype == DType::Bool ? "-" : "", operand(n->src()[i], 0));
-    define(n, text + "}");
-  }
-
-  void fold(const Node* n) {
-    const TextRow& row = must_find_row(monoid_op(n->arg), n->dtype, nullptr);
-    int64_t lanes = lanes_of(n->src()[0]);
-    std::string v = operand(n->src()[0], lanes);
-    for (; lanes > 1; lanes /= 2) {
-      std::string halves[2];
-      for (int64_t half = 0; half < 2; ++half) {
-        std::string pick;
-        for (int64_t i = 0; i < lanes / 2; ++i) pick += fmt::format(", {}", half * lanes / 2 + i);
-        halves[half] = fresh("h");
-        line("const {0} {1} = __builtin_shufflevector({2}, {2}{3});", type(n->dtype, lanes / 2), halves[half], v, pick);
-      }
-      v = fresh("h");
-      line("const {} {} = {};", type(n->dtype, lanes / 2), v, apply(row, n->dtype, lanes / 2, halves));
-    }
-    define(n, n->dtype == DType::Bool ? v + "[0] != 0" : v + "[0]");
-  }
-
-  LinearProgram p_;
-  std::string body_;
-  int depth_ = 1;
-  int64_t n_names_ = 0;
   std::set<std::string> vector_types_;
-  std::unordered_map<const Node*, std::string> value_;
-  std::unordered_map<std::string, std::string> spread_;  // "NAMExLANES" -> name
 };
 
 }  // namespace
 
 std::string render_c(const UOp& program, std::string_view kernel_name, const Target&) {
-  return Writer(program).run(kernel_name);
+  return CWriter(program).run(kernel_name);
 }
 
 }  // namespace whit::render

@@ -8,15 +8,15 @@
 //  2. A load whose gate is one scalar reads from a block of zeros when it is off, so it needs no branch.
 //  3. Each buffer has an alias scope: two slots never overlap, so loads may move over stores to other slots.
 #include <bit>
-#include <unordered_map>
 
 #include "ir/build.h"
-#include "render/program.h"
+#include "render/writer.h"
 
 namespace whit::render {
 namespace {
 
-// {d} the result, {t} the operands' type, {b} the type of a comparison, {s} the suffix of an intrinsic, {k1} the number
+// {d} the result, {t} the operands' type, {b} the type of a comparison, {s} the suffix of an intrinsic, {max} and {g}
+// "max" and "g" of MAX, "min" and "l" of MIN, {k1} the number
 // 1 as {t}, {width} and {width-1} of an int.
 constexpr const char* kQuotient =
     "{d}.zero = icmp eq {t} {1}, {k0}\n"
@@ -57,47 +57,38 @@ constexpr TextRow kRows[] = {
     {Op::Trunc, kFloat, nullptr, "{d} = call {t} @llvm.trunc.{s}({t} {0})"},
     {Op::Add, kFloat, nullptr, "{d} = fadd {t} {0}, {1}"},
     {Op::Add, kInt, nullptr, "{d} = add {t} {0}, {1}"},
-    {Op::Add, kBool, nullptr, "{d} = or {t} {0}, {1}"},
     {Op::Sub, kFloat, nullptr, "{d} = fsub {t} {0}, {1}"},
     {Op::Sub, kInt, nullptr, "{d} = sub {t} {0}, {1}"},
-    {Op::Sub, kBool, nullptr, "{d} = xor {t} {0}, {1}"},
     {Op::Mul, kFloat, nullptr, "{d} = fmul {t} {0}, {1}"},
     {Op::Mul, kInt, nullptr, "{d} = mul {t} {0}, {1}"},
-    {Op::Mul, kBool, nullptr, "{d} = and {t} {0}, {1}"},
     {Op::Fdiv, kFloat, nullptr, "{d} = fdiv {t} {0}, {1}"},
     // With a number y on the right, y >= x is false only for a larger or a NaN x.
-    {Op::Max, kFloat, right_is_a_number, "{d}.c = fcmp oge {t} {1}, {0}\n{d} = select {b} {d}.c, {t} {1}, {t} {0}"},
-    {Op::Min, kFloat, right_is_a_number, "{d}.c = fcmp ole {t} {1}, {0}\n{d} = select {b} {d}.c, {t} {1}, {t} {0}"},
-    {Op::Max, kFloat, nullptr,
-     "{d}.c = fcmp ogt {t} {0}, {1}\n{d}.m = select {b} {d}.c, {t} {0}, {t} {1}\n{d}.n = fcmp uno {t} {0}, {0}\n"
+    {kMaxMin, kFloat, right_is_a_number, "{d}.c = fcmp o{g}e {t} {1}, {0}\n{d} = select {b} {d}.c, {t} {1}, {t} {0}"},
+    {kMaxMin, kFloat, nullptr,
+     "{d}.c = fcmp o{g}t {t} {0}, {1}\n{d}.m = select {b} {d}.c, {t} {0}, {t} {1}\n{d}.n = fcmp uno {t} {0}, {0}\n"
      "{d} = select {b} {d}.n, {t} {0}, {t} {d}.m"},
-    {Op::Min, kFloat, nullptr,
-     "{d}.c = fcmp olt {t} {0}, {1}\n{d}.m = select {b} {d}.c, {t} {0}, {t} {1}\n{d}.n = fcmp uno {t} {0}, {0}\n"
-     "{d} = select {b} {d}.n, {t} {0}, {t} {d}.m"},
-    {Op::Max, kSigned, nullptr, "{d} = call {t} @llvm.smax.{s}({t} {0}, {t} {1})"},
-    {Op::Min, kSigned, nullptr, "{d} = call {t} @llvm.smin.{s}({t} {0}, {t} {1})"},
-    {Op::Max, kUnsigned, nullptr, "{d} = call {t} @llvm.umax.{s}({t} {0}, {t} {1})"},
-    {Op::Min, kUnsigned, nullptr, "{d} = call {t} @llvm.umin.{s}({t} {0}, {t} {1})"},
-    {Op::Max, kBool, nullptr, "{d} = or {t} {0}, {1}"},
-    {Op::Min, kBool, nullptr, "{d} = and {t} {0}, {1}"},
+    {kMaxMin, kSigned, nullptr, "{d} = call {t} @llvm.s{max}.{s}({t} {0}, {t} {1})"},
+    {kMaxMin, kUnsigned, nullptr, "{d} = call {t} @llvm.u{max}.{s}({t} {0}, {t} {1})"},
     {Op::Cdiv, kSigned, divisor_is_safe, "{d} = sdiv {t} {0}, {1}"},
     {Op::Cdiv, kSigned, nullptr, kQuotient},
     {Op::Cdiv, kUnsigned, divisor_is_safe, "{d} = udiv {t} {0}, {1}"},
     {Op::Cdiv, kUnsigned, nullptr,
      "{d}.zero = icmp eq {t} {1}, {k0}\n{d}.den = select {b} {d}.zero, {t} {k1}, {t} {1}\n"
      "{d}.quot = udiv {t} {0}, {d}.den\n{d} = select {b} {d}.zero, {t} {k0}, {t} {d}.quot"},
-    {Op::Cdiv, kBool, nullptr, "{d} = and {t} {0}, {1}"},
     {Op::Cmod, kSigned, divisor_is_safe, "{d} = srem {t} {0}, {1}"},
     {Op::Cmod, kSigned, nullptr, kRemainder},
     {Op::Cmod, kUnsigned, divisor_is_safe, "{d} = urem {t} {0}, {1}"},
     {Op::Cmod, kUnsigned, nullptr,
      "{d}.zero = icmp eq {t} {1}, {k0}\n{d}.den = select {b} {d}.zero, {t} {k1}, {t} {1}\n"
      "{d}.rem = urem {t} {0}, {d}.den\n{d} = select {b} {d}.zero, {t} {0}, {t} {d}.rem"},
-    {Op::Cmod, kBool, nullptr, "{d}.not = xor {t} {1}, {k1}\n{d} = and {t} {0}, {d}.not"},
     {Op::Cmod, kFloat, nullptr, "{d} = frem {t} {0}, {1}"},
-    {Op::And, kInt | kBool, nullptr, "{d} = and {t} {0}, {1}"},
-    {Op::Or, kInt | kBool, nullptr, "{d} = or {t} {0}, {1}"},
-    {Op::Xor, kInt | kBool, nullptr, "{d} = xor {t} {0}, {1}"},
+    {kOrOfBools, kBool, nullptr, "{d} = or {t} {0}, {1}"},
+    {kAndOfBools, kBool, nullptr, "{d} = and {t} {0}, {1}"},
+    {kXorOfBools, kBool, nullptr, "{d} = xor {t} {0}, {1}"},
+    {kAndNotOfBools, kBool, nullptr, "{d}.not = xor {t} {1}, {k1}\n{d} = and {t} {0}, {d}.not"},
+    {Op::And, kInt, nullptr, "{d} = and {t} {0}, {1}"},
+    {Op::Or, kInt, nullptr, "{d} = or {t} {0}, {1}"},
+    {Op::Xor, kInt, nullptr, "{d} = xor {t} {0}, {1}"},
     {Op::Shl, kInt, shift_is_in_range, "{d} = shl {t} {0}, {1}"},
     {Op::Shl, kInt, nullptr,
      "{d}.in = icmp ult {t} {1}, {width}\n{d}.by = select {b} {d}.in, {t} {1}, {t} {k0}\n{d}.up = shl {t} {0}, {d}.by\n"
@@ -111,14 +102,11 @@ constexpr TextRow kRows[] = {
      "{d}.in = icmp ult {t} {1}, {width}\n{d}.by = select {b} {d}.in, {t} {1}, {t} {k0}\n{d}.down = lshr {t} {0}, "
      "{d}.by\n"
      "{d} = select {b} {d}.in, {t} {d}.down, {t} {k0}"},
-    // A bool is one bit wide: any shift by 1 empties it.
-    {Op::Shl, kBool, nullptr, "{d}.not = xor {t} {1}, {k1}\n{d} = and {t} {0}, {d}.not"},
-    {Op::Shr, kBool, nullptr, "{d}.not = xor {t} {1}, {k1}\n{d} = and {t} {0}, {d}.not"},
     {Op::CmpLt, kFloat, nullptr, "{d} = fcmp olt {t} {0}, {1}"},
     {Op::CmpLt, kSigned, nullptr, "{d} = icmp slt {t} {0}, {1}"},
     {Op::CmpLt, kUnsigned | kBool, nullptr, "{d} = icmp ult {t} {0}, {1}"},
     {Op::CmpNe, kFloat, nullptr, "{d} = fcmp une {t} {0}, {1}"},
-    {Op::CmpNe, kInt | kBool, nullptr, "{d} = icmp ne {t} {0}, {1}"},
+    {Op::CmpNe, kInt, nullptr, "{d} = icmp ne {t} {0}, {1}"},
     {Op::CmpEq, kFloat, nullptr, "{d} = fcmp oeq {t} {0}, {1}"},
     {Op::CmpEq, kInt | kBool, nullptr, "{d} = icmp eq {t} {0}, {1}"},
     {Op::Where, 0xFF, nullptr, "{d} = select {c} {0}, {t} {1}, {t} {2}"},
@@ -197,6 +185,7 @@ std::string number(DType dt, int64_t lanes, int64_t v) {
 
 struct RowText final : Filler {
   std::string dest, operand[3];
+  Op op = Op::Max;
   DType dtype = DType::Void;
   int64_t lanes = 0, condition_lanes = 0;
   void append(std::string& out, std::string_view key) const override {
@@ -214,6 +203,8 @@ struct RowText final : Filler {
   }
   std::string rare(std::string_view key) const {
     if (key == "c") return type_of(DType::Bool, condition_lanes);
+    if (key == "g") return op == Op::Max ? "g" : "l";
+    if (key == "max") return op == Op::Max ? "max" : "min";
     if (key == "s") return suffix_of(dtype, lanes);
     if (key == "width") return number(dtype, lanes, bit_width(dtype));
     if (key == "width-1") return number(dtype, lanes, bit_width(dtype) - 1);
@@ -227,14 +218,13 @@ struct RowText final : Filler {
   }
 };
 
-class Writer {
+class LlvmWriter final : public Writer {
  public:
-  explicit Writer(const UOp& program) : p_(analyze(program)) {}
+  explicit LlvmWriter(const UOp& program) : Writer(program, "LLVM", kRows, "%") {}
 
   std::string run(std::string_view kernel_name) {
     entry();
-    for (const Node* n : p_.linear->src()) node(n);
-    WHIT_CHECK(open_.empty(), "a loop or IF is not closed");
+    walk();
     line("ret void");
     std::string out;
     if (p_.n_zero_bytes)
@@ -248,62 +238,54 @@ class Writer {
 
  private:
   // ---- text
-  void line(std::string_view text) {
-    body_ += "  ";
-    body_ += text;
-    body_ += '\n';
-  }
-  template <class... T>
-  void line(fmt::format_string<T...> f, T&&... args) {
-    body_ += "  ";
-    fmt::format_to(std::back_inserter(body_), f, std::forward<T>(args)...);
-    body_ += '\n';
-  }
   void lines(std::string_view text, const RowText& filler) {
     body_ += "  ";
     expand(body_, text, filler, "  ");
     body_ += '\n';
-  }
-  std::string fresh(const char* stem) {
-    std::string name = "%";
-    name += stem;
-    return name += std::to_string(n_names_++);
   }
   void label(const std::string& name) {
     body_ += fmt::format("{}:\n", name);
     block_ = name;
   }
 
-  // ---- values
-  void define(const Node* n, const std::string& name) {
-    value_[n] = name;
-    const auto it = p_.spreads.find(n);
-    if (it == p_.spreads.end()) return;
-    for (const int64_t lanes : it->second) spread_[{n, lanes}] = spread(n->dtype, lanes, name);
+  template <class... T>
+  std::string line_into(fmt::format_string<T...> f, T&&... args) {
+    std::string d = fresh("v");
+    line("{} = {}", d, fmt::format(f, std::forward<T>(args)...));
+    return d;
   }
-  std::string spread(DType dt, int64_t lanes, const std::string& scalar) {
+
+  // ---- values
+  std::string named(DType, int64_t, const std::string& text) override { return text; }
+  std::string spread(DType dt, int64_t lanes, const std::string& scalar) override {
     const std::string d = fresh("s"), type = type_of(dt, lanes);
     line("{}.one = insertelement {} poison, {} {}, i64 0", d, type, scalar_type(dt), scalar);
     line("{} = shufflevector {} {}.one, {} poison, <{} x i32> zeroinitializer", d, type, d, type, lanes);
     return d;
   }
-  // The node as an operand of `lanes` lanes (0: a scalar).
-  std::string operand(const Node* n, int64_t lanes) {
-    while (n->op == Op::After) n = n->src()[0];
-    if (n->op == Op::Const) return splat(n->dtype, lanes, literal_of_bits(n->dtype, constant_bits(n)));
-    if (n->op == Op::Lanes) {
-      std::string text = "<";
-      for (int64_t i = 0; i < n->shape[0]; ++i) text += fmt::format("{}{} {}", i ? ", " : "", scalar_type(n->dtype), i);
-      return text + ">";
-    }
-    if (lanes == lanes_of(n)) {
-      const auto it = value_.find(n);
-      WHIT_CHECK(it != value_.end(), "{} is used before its place in the list", name(n->op));
-      return it->second;
-    }
-    WHIT_CHECK(lanes_of(n) == 0, "{} lanes used as {}", lanes_of(n), lanes);
-    const auto it = spread_.find({n, lanes});
-    return it != spread_.end() ? it->second : spread(n->dtype, lanes, operand(n, 0));
+  std::string constant_text(DType dt, int64_t lanes, uint64_t bits) override {
+    return splat(dt, lanes, literal_of_bits(dt, bits));
+  }
+  std::string lanes_text(DType dt, int64_t lanes) override {
+    std::string text = "<";
+    for (int64_t i = 0; i < lanes; ++i) text += fmt::format("{}{} {}", i ? ", " : "", scalar_type(dt), i);
+    return text + ">";
+  }
+  std::string lane_text(DType dt, int64_t lanes, const std::string& v, int64_t i) override {
+    return line_into("extractelement {} {}, i64 {}", type_of(dt, lanes), v, i);
+  }
+  std::string vec_text(const Node* n) override {
+    const std::string type = type_of(n->dtype, lanes_of(n));
+    std::string v = "poison";
+    for (size_t i = 0; i < n->n_src; ++i)
+      v = line_into("insertelement {} {}, {} {}, i64 {}", type, v, scalar_type(n->dtype), operand(n->src()[i], 0), i);
+    return v;
+  }
+  std::string half_text(DType dt, int64_t lanes, const std::string& v, int64_t first) override {
+    std::string pick;
+    for (int64_t i = 0; i < lanes / 2; ++i) pick += fmt::format("{}i32 {}", i ? ", " : "", first + i);
+    const std::string type = type_of(dt, lanes);
+    return line_into("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, v, type, lanes / 2, pick);
   }
 
   // ---- structure
@@ -320,7 +302,7 @@ class Writer {
       line("{}.at = getelementptr i64, ptr %variables, i64 {}", d, i);
       line("{}.wide = load i64, ptr {}.at", d, d);
       if (bit_width(n->dtype) < 64) line("{} = trunc i64 {}.wide to {}", d, d, scalar_type(n->dtype));
-      define(n, bit_width(n->dtype) < 64 ? d : d + ".wide");
+      bind(n, bit_width(n->dtype) < 64 ? d : d + ".wide");
     }
     for (const Node* n : p_.scratch) {
       const int64_t id = n->arg.int_at(0);
@@ -329,58 +311,7 @@ class Writer {
     for (const Node* n : p_.regs) line("%acc{} = alloca {}", n->arg.int_at(0), type_of(n->dtype, lanes_of(n)));
   }
 
-  void node(const Node* n) {
-    switch (n->op) {
-      case Op::Range:
-        return open_loop(n);
-      case Op::EndRange:
-        return close_loop(n->src()[0]);
-      case Op::If:
-        return open_if(n);
-      case Op::EndIf:
-        return close_if();
-      case Op::Load:
-        return load(n);
-      case Op::Store:
-        return store(n);
-      case Op::Cast:
-        return cast(n);
-      case Op::Bitcast:
-        return bitcast(n);
-      case Op::Vec:
-        return vec(n);
-      case Op::Lane:
-        return define(n, line_into("extractelement {} {}, i64 {}", type_of(n->dtype, lanes_of(n->src()[0])),
-                                   operand(n->src()[0], lanes_of(n->src()[0])), n->arg.as_int()));
-      case Op::Fold:
-        return fold(n);
-      case Op::Const:
-      case Op::Param:
-      case Op::Variable:
-      case Op::Lanes:
-      case Op::Reg:
-      case Op::Scratch:
-      case Op::Index:
-      case Op::After:
-        return;  // rendered at the entry or where they are used
-      default:
-        WHIT_CHECK(is_elementwise(n->op), "{} in a LINEAR", name(n->op));
-        return arithmetic(n);
-    }
-  }
-
-  template <class... T>
-  std::string line_into(fmt::format_string<T...> f, T&&... args) {
-    std::string d = fresh("v");
-    body_ += "  ";
-    body_ += d;
-    body_ += " = ";
-    fmt::format_to(std::back_inserter(body_), f, std::forward<T>(args)...);
-    body_ += '\n';
-    return d;
-  }
-
-  void open_loop(const Node* n) {
+  void open_loop(const Node* n) override {
     std::string first = "0", end;
     bool may_be_empty = false;
     const std::string r = fresh("r"), text = r.substr(1);
@@ -411,18 +342,27 @@ class Writer {
     }
     label(text + ".loop");
     line("{} = phi i64 [ {}, %{} ], [ {}.next, %{}.latch ]", r, first, before, r, text);
-    open_.push_back({n, text, end});
+    blocks_.push_back({text, end});
     std::string name = r;
     if (bit_width(n->dtype) < 64) {
       name = r + ".narrow";
       line("{} = trunc i64 {} to {}", name, r, scalar_type(n->dtype));
     }
-    define(n, name);
+    bind(n, name);
   }
-  void close_loop(const Node* range) {
-    WHIT_CHECK(!open_.empty() && open_.back().node == range, "ENDRANGE of a loop that is not the innermost");
-    const Open o = open_.back();
-    open_.pop_back();
+  void open_if(const Node* n) override {
+    const std::string text = fresh("if").substr(1);
+    line("br i1 {}, label %{}.then, label %{}.done", operand(n->src()[0], 0), text, text);
+    label(text + ".then");
+    blocks_.push_back({text, ""});
+  }
+  void close(const Node* opened) override {
+    const Block o = blocks_.back();
+    blocks_.pop_back();
+    if (opened->op == Op::If) {
+      line("br label %{}.done", o.text);
+      return label(o.text + ".done");
+    }
     line("br label %{}.latch", o.text);
     label(o.text + ".latch");
     line("%{0}.next = add nuw nsw i64 %{0}, 1", o.text);
@@ -430,26 +370,8 @@ class Writer {
     line("br i1 %{0}.more, label %{0}.loop, label %{0}.done", o.text);
     label(o.text + ".done");
   }
-  void open_if(const Node* n) {
-    const std::string text = fresh("if").substr(1);
-    line("br i1 {}, label %{}.then, label %{}.done", operand(n->src()[0], 0), text, text);
-    label(text + ".then");
-    open_.push_back({n, text, ""});
-  }
-  void close_if() {
-    WHIT_CHECK(!open_.empty() && open_.back().node->op == Op::If, "ENDIF without its IF");
-    const std::string text = open_.back().text;
-    open_.pop_back();
-    line("br label %{}.done", text);
-    label(text + ".done");
-  }
 
   // ---- memory
-  std::string base_of(const Node* storage) const {
-    const int64_t id = storage->arg.int_at(0);
-    const char* stem = storage->op == Op::Param ? "data" : storage->op == Op::Reg ? "acc" : "scratch";
-    return fmt::format("%{}{}", stem, id);
-  }
   size_t scope_of(const Node* storage) const {
     if (storage->op != Op::Param) return p_.params.size();
     size_t i = 0;
@@ -507,11 +429,10 @@ class Writer {
     return a.gate ? operand(a.gate, a.lanes) : splat(DType::Bool, a.lanes, "true");
   }
 
-  void load(const Node* n) {
-    const Access a = access_of(n);
+  void load(const Node* n, const Access& a) override {
     const bool is_reg = a.storage->op == Op::Reg;
     const std::string type = is_reg ? type_of(n->dtype, a.lanes) : memory_type(n->dtype, a.lanes);
-    const int64_t align = element_bytes(n->dtype);
+    const int align = element_bytes(n->dtype);
     std::string at = address(a, n->dtype), d = fresh("v");
     if (a.lanes > 0 && !a.contiguous) {
       line("{} = call {} @llvm.masked.gather.{}.v{}p0({} {}, i32 {}, {} {}, {} zeroinitializer){}", d, type,
@@ -526,14 +447,13 @@ class Writer {
     }
     if (n->dtype == DType::Bool && !is_reg)
       d = line_into("icmp ne {} {}, {}", type, d, splat(DType::Int8, a.lanes, "0"));
-    define(n, d);
+    bind(n, d);
   }
   static std::string memory_suffix(DType dt, int64_t lanes) {
     return suffix_of(dt == DType::Bool ? DType::Int8 : dt, lanes);
   }
 
-  void store(const Node* n) {
-    const Access a = access_of(n);
+  void store(const Node* n, const Access& a) override {
     const Node* v = n->src()[1];
     const bool is_reg = a.storage->op == Op::Reg;
     std::string value = operand(v, a.lanes);
@@ -542,7 +462,7 @@ class Writer {
       value = line_into("zext {} {} to {}", type, value, memory_type(v->dtype, a.lanes));
       type = memory_type(v->dtype, a.lanes);
     }
-    const int64_t align = element_bytes(v->dtype);
+    const int align = element_bytes(v->dtype);
     const std::string at = address(a, v->dtype);
     if (a.lanes > 0 && !a.contiguous) {
       line("call void @llvm.masked.scatter.{}.v{}p0({} {}, {} {}, i32 {}, {} {}){}", memory_suffix(v->dtype, a.lanes),
@@ -568,48 +488,22 @@ class Writer {
   }
 
   // ---- arithmetic
-  std::string apply(const TextRow& row, DType dt, int64_t lanes, std::span<const std::string> operands,
-                    int64_t condition_lanes = 0) {
+  std::string apply(const TextRow& row, Op op, DType dt, int64_t lanes, std::span<const std::string> operands,
+                    bool scalar_condition) override {
     RowText text;
     text.dest = fresh("v");
+    text.op = op;
     text.dtype = dt;
     text.lanes = lanes;
-    text.condition_lanes = condition_lanes;
+    text.condition_lanes = scalar_condition ? 0 : lanes;
     for (size_t i = 0; i < operands.size(); ++i) text.operand[i] = operands[i];
     lines(row.text, text);
     return text.dest;
   }
-  const TextRow& must_find_row(Op op, DType dt, const Node* n) const {
-    const TextRow* row = find_row(kRows, op, dt, n);
-    WHIT_CHECK(row && (class_of(dt) != kHalf || op == Op::Where), "{} of {} has no LLVM text", name(op), name(dt));
-    return *row;
-  }
-  void arithmetic(const Node* n) {
-    const DType dt = operand_dtype(n);
-    const int64_t lanes = lanes_of(n);
-    SmallVec<std::string, 3> operands;
-    int64_t condition_lanes = 0;
-    for (size_t i = 0; i < n->n_src; ++i) {
-      const Node* s = n->src()[i];
-      const bool scalar_condition = n->op == Op::Where && i == 0 && lanes_of(s) == 0;
-      if (n->op == Op::Where && i == 0) condition_lanes = lanes_of(s);
-      operands.push_back(operand(s, scalar_condition ? 0 : lanes));
-    }
-    define(n, apply(must_find_row(n->op, dt, n), dt, lanes, operands, condition_lanes));
-  }
-
-  void cast(const Node* n) {
-    const Node* s = n->src()[0];
-    const int64_t lanes = lanes_of(n);
-    define(n, cast_value(s->dtype, n->dtype, lanes, operand(s, lanes)));
-  }
   // Float to int saturates to int64 first, whatever the width.
-  std::string cast_value(DType from, DType to, int64_t lanes, const std::string& v) {
+  std::string cast_text(DType from, DType to, int64_t lanes, const std::string& v) override {
     const std::string type = type_of(from, lanes), result = type_of(to, lanes);
     const bool from_float = is_float(from), to_float = is_float(to);
-    for (const DType dt : {from, to})
-      WHIT_CHECK(!is_float(dt) || dt >= DType::Float32 || dt == DType::Float16, "CAST of {} to {} has no LLVM text",
-                 name(from), name(to));
     if (to == DType::Bool)
       return line_into("{} {} {}, {}", from_float ? "fcmp une" : "icmp ne", type, v,
                        splat(from, lanes, literal_of_bits(from, 0)));
@@ -632,7 +526,7 @@ class Writer {
       text.operand[2] = splat(from, lanes, fmt::format("0x{:016X}", bits | uint64_t{1} << 63));
       lines(kToInt64, text);
       const std::string wide = text.dest;
-      return cast_value(DType::Int64, to, lanes, wide);
+      return cast_text(DType::Int64, to, lanes, wide);
     }
     if (bit_width(from) == bit_width(to)) return v;
     const char* how = bit_width(from) > bit_width(to)            ? "trunc"
@@ -642,11 +536,11 @@ class Writer {
   }
 
   // Bools are one bit here but a byte that is 0 or 1 in memory.
-  void bitcast(const Node* n) {
+  void bitcast(const Node* n) override {
     const Node* s = n->src()[0];
     const int64_t lanes = lanes_of(s);
     std::string v = operand(s, lanes), type = type_of(s->dtype, lanes);
-    if (s->dtype == n->dtype) return define(n, v);
+    if (s->dtype == n->dtype) return bind(n, v);
     if (s->dtype == DType::Bool) {
       v = line_into("zext {} {} to {}", type, v, type_of(DType::Int8, lanes));
       type = type_of(DType::Int8, lanes);
@@ -655,64 +549,20 @@ class Writer {
     const std::string result = type_of(to, lanes_of(n));
     if (type != result) v = line_into("bitcast {} {} to {}", type, v, result);
     if (n->dtype == DType::Bool) v = line_into("icmp ne {} {}, {}", result, v, splat(to, lanes_of(n), "0"));
-    define(n, v);
+    bind(n, v);
   }
 
-  void vec(const Node* n) {
-    const int64_t lanes = lanes_of(n);
-    if (is_splat(n)) return define(n, operand(n->src()[0], lanes));
-    const std::string type = type_of(n->dtype, lanes);
-    std::string v = "poison";
-    for (size_t i = 0; i < n->n_src; ++i)
-      v = line_into("insertelement {} {}, {} {}, i64 {}", type, v, scalar_type(n->dtype), operand(n->src()[i], 0), i);
-    define(n, v);
-  }
-
-  void fold(const Node* n) {
-    const Op op = monoid_op(n->arg);
-    const TextRow& row = must_find_row(op, n->dtype, nullptr);
-    int64_t lanes = lanes_of(n->src()[0]);
-    std::string v = operand(n->src()[0], lanes);
-    WHIT_CHECK(std::has_single_bit(static_cast<uint64_t>(lanes)), "FOLD of {} lanes", lanes);
-    for (; lanes > 1; lanes /= 2) {
-      std::string halves[2];
-      for (int64_t half = 0; half < 2; ++half) {
-        std::string pick;
-        for (int64_t i = 0; i < lanes / 2; ++i) pick += fmt::format("{}i32 {}", i ? ", " : "", half * lanes / 2 + i);
-        const std::string type = type_of(n->dtype, lanes);
-        halves[half] = line_into("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, v, type, lanes / 2, pick);
-      }
-      v = apply(row, n->dtype, lanes / 2, halves);
-    }
-    define(n, line_into("extractelement {} {}, i64 0", type_of(n->dtype, 1), v));
-  }
-
-  struct Open {
-    const Node* node;
+  struct Block {
     std::string text, end;
   };
-  struct SpreadKey {
-    const Node* node;
-    int64_t lanes;
-    bool operator==(const SpreadKey&) const = default;
-  };
-  struct SpreadHash {
-    size_t operator()(const SpreadKey& k) const {
-      return std::hash<const Node*>()(k.node) * 31 + static_cast<size_t>(k.lanes);
-    }
-  };
-  LinearProgram p_;
-  std::string body_, block_;
-  int64_t n_names_ = 0;
-  std::vector<Open> open_;
-  std::unordered_map<const Node*, std::string> value_;
-  std::unordered_map<SpreadKey, std::string, SpreadHash> spread_;
+  std::string block_;
+  std::vector<Block> blocks_;  // of the RANGEs and IFs that are open
 };
 
 }  // namespace
 
 std::string render_llvm(const UOp& program, std::string_view kernel_name, const Target&) {
-  return Writer(program).run(kernel_name);
+  return LlvmWriter(program).run(kernel_name);
 }
 
 }  // namespace whit::render

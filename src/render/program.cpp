@@ -183,7 +183,7 @@ bool right_is_a_number(const Node* n) {
 const TextRow* find_row(std::span<const TextRow> table, Op op, DType dt, const Node* n) {
   const Class c = class_of(dt);
   for (const TextRow& row : table)
-    if (row.op == op && (row.classes & c) && (!row.when || (n && row.when(n)))) return &row;
+    if (row.ops.has(op) && (row.classes & c) && (!row.when || (n && row.when(n)))) return &row;
   return nullptr;
 }
 
@@ -218,15 +218,6 @@ bool is_splat(const Node* vec) {
   for (const Node* s : vec->src())
     if (s != vec->src()[0]) return false;
   return true;
-}
-
-Op monoid_op(const Arg& arg) {
-  const std::string_view m = arg.kind() == Arg::Kind::Str ? arg.as_str() : arg.at(0).as_str();
-  if (m == "add") return Op::Add;
-  if (m == "mul") return Op::Mul;
-  if (m == "max") return Op::Max;
-  WHIT_CHECK(m == "min", "unknown monoid '{}'", m);
-  return Op::Min;
 }
 
 }  // namespace whit::render

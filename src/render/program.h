@@ -24,9 +24,7 @@ LinearProgram analyze(const UOp& program);
 
 /// Lanes of a value: 0 for a scalar.
 inline int64_t lanes_of(const Node* n) { return n->shape.empty() ? 0 : n->shape[0]; }
-/// Bytes of an element in memory; the index type is an int64.
-inline int64_t element_bytes(DType dt) { return dt == DType::WeakInt ? 8 : n_bytes(dt); }
-inline int bit_width(DType dt) { return dt == DType::Bool ? 1 : static_cast<int>(8 * element_bytes(dt)); }
+inline int bit_width(DType dt) { return dt == DType::Bool ? 1 : 8 * element_bytes(dt); }
 
 /// The PARAM, SCRATCH or REG below any AFTERs.
 const Node* storage_of(const Node* n);
@@ -54,8 +52,12 @@ bool divisor_is_safe(const Node* n);    ///< neither 0 nor -1
 bool shift_is_in_range(const Node* n);  ///< within the width
 bool right_is_a_number(const Node* n);  ///< the second operand is a constant and not NaN
 
+// What ops are on bools; a bool is one bit wide, so any shift by 1 empties it.
+inline constexpr OpSet kOrOfBools{Op::Add, Op::Max, Op::Or}, kAndOfBools{Op::Mul, Op::Min, Op::Cdiv, Op::And},
+    kXorOfBools{Op::Sub, Op::Xor, Op::CmpNe}, kAndNotOfBools{Op::Cmod, Op::Shl, Op::Shr}, kMaxMin{Op::Max, Op::Min};
+
 struct TextRow {
-  Op op;
+  OpSet ops;
   uint8_t classes;  ///< of the first value operand
   When when;        ///< null: always
   const char* text;
@@ -76,7 +78,6 @@ void expand(std::string& out, std::string_view text, const Filler& filler, std::
 
 /// The bits of a CONST as its dtype stores them, sign extended for ints; 0 for Invalid.
 uint64_t constant_bits(const Node* constant);
-Op monoid_op(const Arg& arg);
 
 /// A VEC of one scalar.
 bool is_splat(const Node* vec);

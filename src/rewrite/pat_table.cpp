@@ -8,13 +8,6 @@ namespace {
 using pat::PatKind;
 using pat::PatNode;
 
-const PatNode* skip(const PatNode* a) {
-  const unsigned n = a->kind == PatKind::Node ? a->n_src : 0;
-  ++a;
-  for (unsigned s = 0; s < n; ++s) a = skip(a);
-  return a;
-}
-
 bool is_plain_const(const Node* n) { return n->op == Op::Const && !n->arg.is_invalid(); }
 
 // Matches the tree at `a` and returns the pattern after it, or null. `bound` has a bit for each slot that is set.

@@ -62,10 +62,10 @@ const PatNode* print(const PatNode* a, std::string& out) {
 
 const char* slot_name(uint8_t slot) { return slot < kNumSlots ? kSlotNames[slot] : "_"; }
 
-uint8_t slot_by_name(std::string_view name) {
-  for (uint8_t s = 0; s < kNumSlots; ++s)
-    if (name == kSlotNames[s]) return s;
-  return kNoSlot;
+const PatNode* skip(const PatNode* a) {
+  const PatNode* next = a + 1;
+  for (unsigned left = a->kind == PatKind::Node ? a->n_src : 0; left > 0; --left) next = skip(next);
+  return next;
 }
 
 void pattern_error(const char* what) { raise(ErrorKind::Internal, fmt::format("[rewrite] {}", what)); }

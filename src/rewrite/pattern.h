@@ -9,41 +9,13 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 
 #include "ir/uop.h"
 
 namespace whit {
 
-/// A set of ops; one more bit says "there is no such source".
-struct OpSet {
-  uint64_t w[2] = {0, 0};
-  constexpr OpSet() = default;
-  constexpr OpSet(Op op) { add(op); }
-  constexpr OpSet(std::initializer_list<Op> ops) {
-    for (const Op op : ops) add(op);
-  }
-  constexpr void add(Op op) { add_bit(static_cast<unsigned>(op)); }
-  constexpr void add_bit(unsigned bit) { w[bit >> 6] |= uint64_t{1} << (bit & 63); }
-  constexpr bool has(Op op) const { return has_bit(static_cast<unsigned>(op)); }
-  constexpr bool has_bit(unsigned bit) const { return (w[bit >> 6] >> (bit & 63) & 1) != 0; }
-  constexpr bool covers(const OpSet& o) const { return (o.w[0] & ~w[0]) == 0 && (o.w[1] & ~w[1]) == 0; }
-  constexpr OpSet operator|(const OpSet& o) const {
-    OpSet r;
-    r.w[0] = w[0] | o.w[0];
-    r.w[1] = w[1] | o.w[1];
-    return r;
-  }
-  static constexpr OpSet any() {
-    OpSet r;
-    r.w[0] = r.w[1] = ~uint64_t{0};
-    return r;
-  }
-  constexpr bool operator==(const OpSet&) const = default;
-};
-inline constexpr unsigned kNoSrcBit = kNumOps;  ///< the bit for "absent"
-static_assert(kNumOps < 127);
+inline constexpr unsigned kNoSrcBit = kNumOps;  ///< the bit of an OpSet that says "there is no such source"
 
 namespace pat {
 
@@ -79,10 +51,8 @@ inline constexpr Var f{11, kFloats}, g{12, kFloats}, h{13, kFloats};
 inline constexpr Var p{14, kBool}, q{15, kBool}, r{16, kBool};
 inline constexpr ConstVar c0{17}, c1{18}, c2{19}, c3{20};
 inline constexpr AnyConstVar d0{21}, d1{22}, d2{23};
-/// "x", "c0": what a slot is called in pattern texts and text rules.
+/// "x", "c0": what a slot is called in pattern texts.
 const char* slot_name(uint8_t slot);
-/// The slot of a name; kNoSlot for an unknown one.
-uint8_t slot_by_name(std::string_view name);
 
 enum class PatKind : uint8_t { Any, Const, AnyConst, IntLit, FloatLit, Node };
 
@@ -231,6 +201,8 @@ constexpr Pat all(OpSet ops, const Pat& each) { return op(ops, each).with_flag(P
 /// Result side: computed now. A weakint result past 64 bits declines the rule.
 constexpr Pat fold(const Pat& a) { return a.with_flag(PatNode::kFold); }
 
+/// What follows the tree at `a`.
+const PatNode* skip(const PatNode* a);
 /// The pattern as text, in the notation of this header.
 std::string to_string(const Pat& a);
 
@@ -243,7 +215,7 @@ struct Rule;
 struct Match {
   const Node* slot[pat::kNumSlots];
   const Node* root;
-  const void* row = nullptr;  ///< the table row that matched: a Rule*, TextRule*, ...
+  const void* row = nullptr;  ///< the table row that matched: a Rule* in a RuleSet
 
   UOp operator[](pat::Var a) const { return UOp(slot[a.slot]); }
   UOp operator[](pat::AnyConstVar a) const { return UOp(slot[a.slot]); }

@@ -70,11 +70,7 @@ constexpr Rule rule(const char* name, const Pat& lhs, const Pat& rhs, When when 
                     const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE()) {
   detail::check_pattern(lhs);
   detail::check_result(lhs, rhs);
-  Rule t{};
-  t.name = name;
-  t.lhs = lhs;
-  t.file = file;
-  t.line = line;
+  Rule t{{name, lhs, file, line}};
   t.rhs = rhs;
   t.when = when;
   return t;
@@ -83,11 +79,7 @@ constexpr Rule rule(const char* name, const Pat& lhs, const Pat& rhs, When when 
 constexpr Rule rule_fn(const char* name, const Pat& lhs, Then then, const char* file = __builtin_FILE(),
                        uint32_t line = __builtin_LINE()) {
   detail::check_pattern(lhs);
-  Rule t{};
-  t.name = name;
-  t.lhs = lhs;
-  t.file = file;
-  t.line = line;
+  Rule t{{name, lhs, file, line}};
   t.then = then;
   return t;
 }

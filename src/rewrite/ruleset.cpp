@@ -44,12 +44,6 @@ bool overflows(Op op, std::span<const UOp> src) {
   }
 }
 
-const PatNode* skip(const PatNode* a) {
-  const unsigned n = a->kind == PatKind::Node ? a->n_src : 0;
-  ++a;
-  for (unsigned s = 0; s < n; ++s) a = skip(a);
-  return a;
-}
 bool is_literal(const PatNode* a) { return a->kind == PatKind::IntLit || a->kind == PatKind::FloatLit; }
 
 Op only_op(const OpSet& ops) {

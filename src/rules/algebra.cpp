@@ -21,7 +21,6 @@ constexpr OpSet kFoldable{Op::Neg,   Op::Recip, Op::Sqrt,  Op::Exp2,  Op::Log2, 
 constexpr OpSet kBounded{Op::Add, Op::Mul,   Op::Sub,   Op::Max,   Op::Min,      Op::Cdiv,     Op::Cmod,
                          Op::Neg, Op::And,   Op::Or,    Op::Xor,   Op::FloorDiv, Op::FloorMod, Op::Shl,
                          Op::Shr, Op::CmpLt, Op::CmpNe, Op::CmpEq, Op::Where,    Op::Cast,     Op::Variable};
-constexpr OpSet kCommutative{Op::Add, Op::Mul, Op::And, Op::Or, Op::Xor, Op::CmpNe, Op::CmpEq};
 
 bool is_power_of_two(const UOp& c) {
   int exponent;

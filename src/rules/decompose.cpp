@@ -97,18 +97,10 @@ class ListRewriter {
     return is_elementwise(n->op) || n->op == Op::Vec || n->op == Op::Lane || n->op == Op::Fold;
   }
   void list_below(const UOp& made) {
-    std::unordered_set<const Node*> seen{made.node()};
-    std::vector<std::pair<const Node*, uint32_t>> stack{{made.node(), 0}};
-    while (!stack.empty()) {
-      auto& [n, next] = stack.back();
-      if (next < n->n_src) {
-        const Node* s = n->src_begin()[next++];
-        if (!listed_.contains(s) && seen.insert(s).second) stack.emplace_back(s, 0);
-        continue;
-      }
-      if (n != made.node() && needs_place(n)) out_.emplace_back(n);
-      stack.pop_back();
-    }
+    const auto is_new = [&](const Node* n) { return n == made.node() || !listed_.contains(n); };
+    for (const Node* n :
+         post_order(std::span(&made, 1), [&](const Node* m) { return std::pair(0u, is_new(m) ? m->n_src : 0u); }))
+      if (n != made.node() && is_new(n) && needs_place(n)) out_.emplace_back(n);
   }
 
   Rewriter& rewrite_;

@@ -139,7 +139,6 @@ UOp cast_to_narrow(const Match& at, RuleCtx& cx) {
 
 constexpr OpSet kUnary = {Op::Neg, Op::Recip, Op::Sqrt, Op::Exp2, Op::Log2, Op::Sin, Op::Trunc};
 constexpr OpSet kBinary = {Op::Add, Op::Mul, Op::Sub, Op::Fdiv, Op::Max, Op::Min, Op::Cmod, Op::FloorMod, Op::Pow};
-constexpr OpSet kCompare = {Op::CmpLt, Op::CmpNe, Op::CmpEq};
 
 UOp through_f32(const Match& at, RuleCtx& cx) {
   const DType dt = at.root->src_begin()[0]->dtype;

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "ir/build.h"
+#include "ir/remake.h"
 #include "rules/linear.h"
 #include "rules/rules.h"
 
@@ -103,21 +104,11 @@ bool enter_open(const Node* n) { return is_open(n->op); }
 
 // Replaces `from` in the part of `expr` that is not below a LOAD, INDEX or REDUCE.
 UOp substitute_open(const UOp& expr, const std::unordered_map<const Node*, UOp>& map) {
-  std::unordered_map<const Node*, UOp> done(map);
-  std::vector<UOp> src;
-  for (const Node* n : toposort(expr, enter_open)) {
-    if (done.contains(n) || !is_open(n->op)) continue;
-    bool changed = false;
-    src.clear();
-    for (const Node* s : n->src()) {
-      const auto found = done.find(s);
-      src.push_back(found == done.end() ? UOp(s) : found->second);
-      changed |= src.back().node() != s;
-    }
-    if (changed) done.emplace(n, UOp(n).with_src(src));
-  }
-  const auto found = done.find(expr.node());
-  return found == done.end() ? expr : found->second;
+  Remade made;
+  for (const auto& [from, to] : map) made.set(from, to);
+  for (const Node* n : toposort(expr, enter_open))
+    if (!made.has(n) && is_open(n->op)) made.update(n);
+  return made.of(expr.node());
 }
 
 UOp variable(int64_t number, int64_t lo, int64_t hi) {

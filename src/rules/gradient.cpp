@@ -6,7 +6,7 @@
 // choose with WHERE; (4) sums over broadcast axes run in the accumulation dtype.
 #include "rules/gradient.h"
 
-#include <array>
+#include <algorithm>
 #include <mutex>
 #include <numbers>
 #include <unordered_map>
@@ -56,27 +56,14 @@ UOp fit(const UOp& g, const Shape& want) {
 
 // ---- elementwise
 
-Grads add_row(const UOp&, const UOp& g) { return {g, g}; }
-Grads sub_row(const UOp&, const UOp& g) { return {g, -g}; }
-Grads mul_row(const UOp& n, const UOp& g) { return {times(g, n.src(1)), times(g, n.src(0))}; }
-Grads neg_row(const UOp&, const UOp& g) { return {-g}; }
-Grads recip_row(const UOp& n, const UOp& g) { return {-times(g, n * n)}; }
 Grads fdiv_row(const UOp& n, const UOp& g) {
   const UOp q = divided(g, n.src(1));
   return {q, -(q * n)};
 }
-Grads sqrt_row(const UOp& n, const UOp& g) { return {divided(g, n * num(n, 2.0))}; }
-Grads exp2_row(const UOp& n, const UOp& g) { return {times(g, n * num(n, std::numbers::ln2))}; }
-Grads log2_row(const UOp& n, const UOp& g) { return {divided(g, n.src(0) * num(n, std::numbers::ln2))}; }
 Grads sin_row(const UOp& n, const UOp& g) {
   const UOp half = alu(Op::Sin, {n.src(0) * num(n, 0.5)});
   return {times(g, num(n, 1.0) - half * half * num(n, 2.0))};
 }
-Grads cast_row(const UOp& n, const UOp& g) { return {cast(g, n.src(0).dtype())}; }
-Grads zero_row(const UOp& n, const UOp&) { return {num(n, 0.0)}; }
-Grads mulacc_row(const UOp& n, const UOp& g) { return {times(g, n.src(1)), times(g, n.src(0)), g}; }
-Grads same_row(const UOp&, const UOp& g) { return {g}; }
-Grads contiguous_backward_row(const UOp&, const UOp& g) { return {UOp::make(Op::Contiguous, g.dtype(), {g})}; }
 Grads copy_row(const UOp& n, const UOp& g) {
   const std::string_view from = device_name(n.src(0)->device);
   return {g->device && !from.empty() ? UOp::make(Op::Copy, g.dtype(), {g}, Arg(from)) : g};
@@ -111,8 +98,6 @@ UOp floor_of(const UOp& q) {
   const UOp t = alu(Op::Trunc, {q});
   return select(lt(q, t), t - num(q, 1.0), t);
 }
-Grads floormod_row(const UOp& n, const UOp& g) { return {g, -times(g, floor_of(divided(n.src(0), n.src(1))))}; }
-Grads cmod_row(const UOp& n, const UOp& g) { return {g, -times(g, alu(Op::Trunc, {divided(n.src(0), n.src(1))}))}; }
 
 // ---- reductions
 
@@ -146,8 +131,6 @@ Grads reduce_row(const UOp& n, const UOp& g) {
 }
 
 // ---- movement
-
-Grads movement_row(const UOp& n, const UOp& g) { return {transpose_movement(n, g)}; }
 
 Grads stack_row(const UOp& n, const UOp& g) {
   Grads out;
@@ -220,41 +203,52 @@ Grads after_row(const UOp& n, const UOp& g) {
   out[0] = rest;
   return out;
 }
-Grads store_row(const UOp&, const UOp& g) { return {{}, g}; }
 
 struct Row {
-  Op op;
+  OpSet ops;
   Grads (*fn)(const UOp& node, const UOp& grad);
 };
 
 constexpr Row kRows[] = {
-    {Op::Add, add_row},           {Op::Sub, sub_row},
-    {Op::Mul, mul_row},           {Op::Neg, neg_row},
-    {Op::Recip, recip_row},       {Op::Fdiv, fdiv_row},
-    {Op::Sqrt, sqrt_row},         {Op::Exp2, exp2_row},
-    {Op::Log2, log2_row},         {Op::Sin, sin_row},
-    {Op::Trunc, zero_row},        {Op::Cast, cast_row},
-    {Op::Contiguous, same_row},   {Op::ContiguousBackward, contiguous_backward_row},
-    {Op::Copy, copy_row},         {Op::Where, where_row},
-    {Op::MulAcc, mulacc_row},     {Op::Max, max_row},
-    {Op::Min, min_row},           {Op::Pow, pow_row},
-    {Op::FloorMod, floormod_row}, {Op::Cmod, cmod_row},
-    {Op::Reduce, reduce_row},     {Op::Reshape, movement_row},
-    {Op::Expand, movement_row},   {Op::Permute, movement_row},
-    {Op::Pad, movement_row},      {Op::Shrink, movement_row},
-    {Op::Flip, movement_row},     {Op::Window, movement_row},
-    {Op::Unwindow, movement_row}, {Op::Stack, stack_row},
-    {Op::Gather, gather_row},     {Op::Scatter, scatter_row},
-    {Op::After, after_row},       {Op::Store, store_row},
+    {Op::Add, [](const UOp&, const UOp& g) -> Grads { return {g, g}; }},
+    {Op::Sub, [](const UOp&, const UOp& g) -> Grads { return {g, -g}; }},
+    {Op::Mul, [](const UOp& n, const UOp& g) -> Grads { return {times(g, n.src(1)), times(g, n.src(0))}; }},
+    {Op::Neg, [](const UOp&, const UOp& g) -> Grads { return {-g}; }},
+    {Op::Recip, [](const UOp& n, const UOp& g) -> Grads { return {-times(g, n * n)}; }},
+    {Op::Fdiv, fdiv_row},
+    {Op::Sqrt, [](const UOp& n, const UOp& g) -> Grads { return {divided(g, n * num(n, 2.0))}; }},
+    {Op::Exp2, [](const UOp& n, const UOp& g) -> Grads { return {times(g, n * num(n, std::numbers::ln2))}; }},
+    {Op::Log2, [](const UOp& n, const UOp& g) -> Grads { return {divided(g, n.src(0) * num(n, std::numbers::ln2))}; }},
+    {Op::Sin, sin_row},
+    {Op::Trunc, [](const UOp& n, const UOp&) -> Grads { return {num(n, 0.0)}; }},
+    {Op::Cast, [](const UOp& n, const UOp& g) -> Grads { return {cast(g, n.src(0).dtype())}; }},
+    {Op::Contiguous, [](const UOp&, const UOp& g) -> Grads { return {g}; }},
+    {Op::ContiguousBackward,
+     [](const UOp&, const UOp& g) -> Grads { return {UOp::make(Op::Contiguous, g.dtype(), {g})}; }},
+    {Op::Copy, copy_row},
+    {Op::Where, where_row},
+    {Op::MulAcc, [](const UOp& n, const UOp& g) -> Grads { return {times(g, n.src(1)), times(g, n.src(0)), g}; }},
+    {Op::Max, max_row},
+    {Op::Min, min_row},
+    {Op::Pow, pow_row},
+    {Op::FloorMod,
+     [](const UOp& n, const UOp& g) -> Grads { return {g, -times(g, floor_of(divided(n.src(0), n.src(1))))}; }},
+    {Op::Cmod,
+     [](const UOp& n, const UOp& g) -> Grads { return {g, -times(g, alu(Op::Trunc, {divided(n.src(0), n.src(1))}))}; }},
+    {Op::Reduce, reduce_row},
+    {OpSet{Op::Reshape, Op::Expand, Op::Permute, Op::Pad, Op::Shrink, Op::Flip, Op::Window, Op::Unwindow},
+     [](const UOp& n, const UOp& g) -> Grads { return {transpose_movement(n, g)}; }},
+    {Op::Stack, stack_row},
+    {Op::Gather, gather_row},
+    {Op::Scatter, scatter_row},
+    {Op::After, after_row},
+    {Op::Store, [](const UOp&, const UOp& g) -> Grads { return {{}, g}; }},
 };
 
 // Ops that are flat or integer everywhere, or stop gradients on purpose.
-constexpr Op kStops[] = {Op::Const, Op::Buffer, Op::Param, Op::Variable, Op::Lanes,   Op::Detach,
-                         Op::CmpLt, Op::CmpNe,  Op::CmpEq, Op::Bitcast,  Op::Threefry};
+constexpr OpSet kStops{Op::Const, Op::Buffer, Op::Param, Op::Variable, Op::Lanes,   Op::Detach,
+                       Op::CmpLt, Op::CmpNe,  Op::CmpEq, Op::Bitcast,  Op::Threefry};
 
-}  // namespace
-
-namespace {
 struct CustomGradients {
   std::mutex mutex;
   std::vector<CustomGradient> fns;  // id i is fns[i - 1]; they live as long as the process, as nodes may name them
@@ -273,27 +267,18 @@ int64_t add_custom_gradient(CustomGradient fn) {
 }
 
 bool has_gradient(Op op) {
-  for (const Row& row : kRows)
-    if (row.op == op) return true;
-  for (const Op stop : kStops)
-    if (stop == op) return true;
-  return op == Op::Call || op == Op::Tuple || op == Op::GetTuple;
+  const bool has_row = std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) { return row.ops.has(op); });
+  return has_row || kStops.has(op) || op == Op::Call || op == Op::Tuple || op == Op::GetTuple;
 }
 
 bool passes_gradient(const Node* n) {
-  for (const Op op : kStops)
-    if (n->op == op) return false;
+  if (kStops.has(n->op)) return false;
   return is_float(n->dtype) || n->dtype == DType::Void || n->op == Op::Call || n->op == Op::Tuple;
 }
 
 std::vector<UOp> source_gradients(const UOp& node, const UOp& grad) {
-  using Fn = Grads (*)(const UOp&, const UOp&);
-  static const std::array<Fn, kNumOps> by_op = [] {
-    std::array<Fn, kNumOps> table{};
-    for (const Row& row : kRows) table[static_cast<size_t>(row.op)] = row.fn;
-    return table;
-  }();
-  if (const Fn fn = by_op[static_cast<size_t>(node.op())]) return fn(node, grad);
+  for (const Row& row : kRows)
+    if (row.ops.has(node.op())) return row.fn(node, grad);
   raise(ErrorKind::NotImplemented, fmt::format("[gradient] {} has no gradient", name(node.op())));
 }
 
@@ -352,29 +337,6 @@ UOp transpose_chain(const UOp& chain, const UOp& base, UOp grad) {
 
 namespace {
 
-// Sources before users. The body of a CALL is not entered: it has its own gradient.
-NodeList order_of(std::span<const UOp> roots) {
-  NodeList out;
-  PtrMap<Node, bool> seen;
-  auto is_new = [&](const Node* n) { return !std::exchange(seen[n], true); };
-  std::vector<std::pair<const Node*, uint32_t>> stack;
-  for (const UOp& r : roots) {
-    if (!is_new(r.node())) continue;
-    stack.emplace_back(r.node(), r.op() == Op::Call ? 1 : 0);
-    while (!stack.empty()) {
-      auto& [n, next] = stack.back();
-      if (next == n->n_src) {
-        out.push_back(n);
-        stack.pop_back();
-        continue;
-      }
-      const Node* s = n->src_begin()[next++];
-      if (is_new(s)) stack.emplace_back(s, s->op == Op::Call ? 1 : 0);
-    }
-  }
-  return out;
-}
-
 // Gradients of the arguments of a CALL, by a CALL of the body's gradient.
 std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_t, UOp>& out_grads,
                                 const std::vector<bool>& wanted) {
@@ -430,7 +392,7 @@ std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_
 }  // namespace
 
 std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grads, std::span<const UOp> targets) {
-  const NodeList order = order_of(roots);
+  const NodeList order = toposort_outside_calls(roots);  // the body of a CALL has its own gradient
   PtrMap<Node, bool> needed;
   auto is_needed = [&](const Node* n) { return needed.find(n) != nullptr; };
   for (const UOp& t : targets) needed[t.node()] = true;

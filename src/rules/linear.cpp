@@ -137,6 +137,13 @@ bool recombine(Linear& l) {
   for (const auto& t : l.terms) {
     const UOp node = t.node;
     const int64_t factor = t.factor;
+    // The node and n_parts times a part of the sum are so many times a whole.
+    const auto join = [&](const Linear& part, int64_t n_parts, const UOp& whole, int64_t times) {
+      l.add(node, -factor);
+      l.add(part, -n_parts);
+      l.add(linear_of(whole), times);
+      return true;
+    };
     if (has_const_divisor(node, Op::FloorDiv)) {
       // (x // c) * c + x % c is x
       const int64_t c = const_int(node.src(1));
@@ -145,10 +152,7 @@ bool recombine(Linear& l) {
       if (!rem) continue;
       const Linear part = linear_of(rem);
       if (!contains(l, part, factor / c)) continue;
-      l.add(node, -factor);
-      l.add(part, -(factor / c));
-      l.add(linear_of(x), factor / c);
-      return true;
+      return join(part, factor / c, x, factor / c);
     }
     if (!has_const_divisor(node, Op::FloorMod)) continue;
     const int64_t d = const_int(node.src(1));
@@ -158,12 +162,7 @@ bool recombine(Linear& l) {
     if (__builtin_mul_overflow(factor, d, &whole)) continue;
     if (const UOp quotient = linear_div(x, d)) {
       const Linear part = linear_of(quotient);
-      if (contains(l, part, whole)) {
-        l.add(node, -factor);
-        l.add(part, -whole);
-        l.add(linear_of(x), factor);
-        return true;
-      }
+      if (contains(l, part, whole)) return join(part, whole, x, factor);
     }
     // ((y // c) % d) * c + y % c is y % (c*d)
     if (has_const_divisor(x, Op::FloorDiv)) {
@@ -175,11 +174,7 @@ bool recombine(Linear& l) {
       const Linear part = linear_of(rem);
       if (!contains(l, part, factor / c)) continue;
       const UOp joined = linear_mod(y, both);
-      if (!joined) continue;
-      l.add(node, -factor);
-      l.add(part, -(factor / c));
-      l.add(linear_of(joined), factor / c);
-      return true;
+      if (joined) return join(part, factor / c, joined, factor / c);
     }
   }
   return false;

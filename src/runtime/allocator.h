@@ -48,7 +48,6 @@ class Allocator {
   /// A pointer for the host to the bytes of a handle, or null where the host cannot reach them.
   virtual void* host_pointer(void* handle);
   virtual bool supports_transfer(Device& from_device);
-  virtual bool supports_copy_from_disk() { return false; }
   /// Gives back what is kept for reuse.
   virtual void free_cache() {}
 

@@ -59,18 +59,15 @@ std::vector<std::string> make_command(const std::vector<std::string>& program, c
                                       const CpuArch& arch, bool native_machine) {
   const bool is_clang = version.find("clang") != std::string::npos;
   std::vector<std::string> command = program;
-  for (const char* const option : {"-c", "-x", "c", "-O2", "-fwrapv", "-fno-strict-aliasing"}) {
-    command.emplace_back(option);
-  }
+  const auto add = [&](std::initializer_list<const char*> options) {
+    command.insert(command.end(), options.begin(), options.end());
+  };
+  add({"-c", "-x", "c", "-O2", "-fwrapv", "-fno-strict-aliasing"});
   // The numeric contract: what is written is what is computed.
-  for (const char* const option : {"-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fno-trapping-math"}) {
-    command.emplace_back(option);
-  }
+  add({"-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fno-trapping-math"});
   // Kernels are loaded by whit's own loader: position independent, no start-up code, no unwinding.
-  for (const char* const option : {"-fPIC", "-ffreestanding", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables",
-                                   "-fno-stack-protector", "-fno-plt", "-fvisibility=hidden", "-w"}) {
-    command.emplace_back(option);
-  }
+  add({"-fPIC", "-ffreestanding", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-stack-protector",
+       "-fno-plt", "-fvisibility=hidden", "-w"});
   if (arch.machine == "x86_64") command.emplace_back("-fcf-protection=none");
   if (!native_machine) {
     WHIT_USER(is_clang, Device, "[c] {} compiles for this machine only, not for {}", program[0], arch.machine);

@@ -1,8 +1,5 @@
 #include "runtime/compile_server.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 #include <map>
 
@@ -28,33 +25,11 @@ std::string frame(char kind, const std::string& body) {
   return all + body;
 }
 
-bool read_fully(int fd, void* data, size_t n_bytes) {
-  char* at = static_cast<char*>(data);
-  while (n_bytes > 0) {
-    const ssize_t got = ::read(fd, at, n_bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    n_bytes -= static_cast<size_t>(got);
-  }
-  return true;
-}
-
 bool read_frame(int fd, char kind, std::string& body) {
   Header header;
-  if (!read_fully(fd, &header, sizeof(header)) || header.kind != kind || header.n_bytes > kMaxFrame) return false;
+  if (!read_all(fd, &header, sizeof(header)) || header.kind != kind || header.n_bytes > kMaxFrame) return false;
   body.resize(header.n_bytes);
-  return read_fully(fd, body.data(), body.size());
-}
-
-bool write_fully(int fd, const std::string& bytes) {
-  for (size_t at = 0; at < bytes.size();) {
-    const ssize_t put = ::write(fd, bytes.data() + at, bytes.size() - at);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    at += static_cast<size_t>(put);
-  }
-  return true;
+  return read_all(fd, body.data(), body.size());
 }
 
 }  // namespace
@@ -108,7 +83,7 @@ void serve_compiles(int in, int out, std::shared_ptr<Compiler> (*make)(const std
     } catch (const std::exception& e) {
       answer = frame('E', e.what());
     }
-    if (!write_fully(out, answer)) return;
+    if (!write_all(out, answer.data(), answer.size())) return;
   }
 }
 

@@ -186,16 +186,31 @@ std::vector<Device*> open_devices() {
   return r.order;
 }
 
-void synchronize_all() {
-  std::exception_ptr first;
-  for (Device* const device : open_devices()) {
+namespace {
+// Takes all steps; what the first that fails raises is raised at the end.
+class AllSteps {
+ public:
+  template <class F>
+  void take(F&& step) {
     try {
-      device->synchronize();
+      step();
     } catch (...) {
-      if (!first) first = std::current_exception();
+      if (!first_) first_ = std::current_exception();
     }
   }
-  if (first) std::rethrow_exception(first);
+  void finish() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::exception_ptr first_;
+};
+}  // namespace
+
+void synchronize_all() {
+  AllSteps steps;
+  for (Device* const device : open_devices()) steps.take([&] { device->synchronize(); });
+  steps.finish();
 }
 
 void finalize_devices() {
@@ -206,20 +221,13 @@ void finalize_devices() {
     devices.swap(r.order);
     r.open.clear();
   }
-  std::exception_ptr first;
-  const auto guarded = [&first](auto&& step) {
-    try {
-      step();
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  };
-  for (Device* const device : devices) guarded([&] { device->synchronize(); });
+  AllSteps steps;
+  for (Device* const device : devices) steps.take([&] { device->synchronize(); });
   for (Device* const device : devices) {
-    guarded([&] { device->finalize(); });
-    guarded([&] { device->allocator().free_cache(); });
+    steps.take([&] { device->finalize(); });
+    steps.take([&] { device->allocator().free_cache(); });
   }
-  if (first) std::rethrow_exception(first);
+  steps.finish();
 }
 
 }  // namespace whit

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
+#include <span>
 
 #include "base/error.h"
 #include "base/os.h"
@@ -21,6 +21,57 @@ constexpr uint64_t kMaxImage = uint64_t{1} << 30;  // below what 32-bit offsets 
 constexpr uint64_t kMaxAlign = 4096;
 constexpr size_t kStubBytes = 16;
 constexpr uint64_t kNowhere = ~uint64_t{0};
+
+// How a relocation writes its value: as a number, or into the fields of an aarch64 instruction.
+enum class Form : uint8_t { Nothing, Absolute, Relative, Branch, Address, Page, Low12 };
+struct Howto {
+  uint64_t type;
+  Form form;
+  int n_bits = 0;        // of the number; of a branch's distance in words
+  int shift = 0;         // where a branch has it; log2 of the bytes that a Low12 counts in
+  bool is_slot = false;  // of the symbol's slot in the address table, not of the symbol
+  bool is_signed = true;
+};
+constexpr Howto kX86_64[] = {
+    {R_X86_64_NONE, Form::Nothing},
+    {R_X86_64_64, Form::Absolute, 64},
+    {R_X86_64_32, Form::Absolute, 32, 0, false, false},
+    {R_X86_64_32S, Form::Absolute, 32},
+    {R_X86_64_PC64, Form::Relative, 64},
+    {R_X86_64_PC32, Form::Relative, 32},
+    {R_X86_64_PLT32, Form::Relative, 32},
+    {R_X86_64_GOTPCREL, Form::Relative, 32, 0, true},
+    {R_X86_64_GOTPCRELX, Form::Relative, 32, 0, true},
+    {R_X86_64_REX_GOTPCRELX, Form::Relative, 32, 0, true},
+};
+constexpr Howto kAarch64[] = {
+    {R_AARCH64_NONE, Form::Nothing},
+    {R_AARCH64_ABS64, Form::Absolute, 64},
+    {R_AARCH64_PREL64, Form::Relative, 64},
+    {R_AARCH64_PREL32, Form::Relative, 32},
+    {314, Form::Relative, 32},  // R_AARCH64_PLT32, which some elf.h lack
+    {R_AARCH64_CALL26, Form::Branch, 26},
+    {R_AARCH64_JUMP26, Form::Branch, 26},
+    {R_AARCH64_CONDBR19, Form::Branch, 19, 5},
+    {R_AARCH64_TSTBR14, Form::Branch, 14, 5},
+    {R_AARCH64_ADR_PREL_LO21, Form::Address},
+    {R_AARCH64_ADR_PREL_PG_HI21, Form::Page},
+    {R_AARCH64_ADR_PREL_PG_HI21_NC, Form::Page},
+    {R_AARCH64_ADR_GOT_PAGE, Form::Page, 0, 0, true},
+    {R_AARCH64_ADD_ABS_LO12_NC, Form::Low12},
+    {R_AARCH64_LDST8_ABS_LO12_NC, Form::Low12},
+    {R_AARCH64_LDST16_ABS_LO12_NC, Form::Low12, 0, 1},
+    {R_AARCH64_LDST32_ABS_LO12_NC, Form::Low12, 0, 2},
+    {R_AARCH64_LDST64_ABS_LO12_NC, Form::Low12, 0, 3},
+    {R_AARCH64_LDST128_ABS_LO12_NC, Form::Low12, 0, 4},
+    {R_AARCH64_LD64_GOT_LO12_NC, Form::Low12, 0, 3, true},
+};
+
+const Howto* find_howto(uint64_t type) {
+  for (const Howto& how : kMachine == EM_X86_64 ? std::span<const Howto>(kX86_64) : std::span<const Howto>(kAarch64))
+    if (how.type == type) return &how;
+  return nullptr;
+}
 
 }  // namespace
 
@@ -61,6 +112,7 @@ class Linker {
   struct Relocation {
     size_t section;  // the section it changes
     Elf64_Rela rela;
+    const Howto* how;
   };
 
   template <class... Args>
@@ -198,12 +250,15 @@ class Linker {
             "{} is no table of relocations with addends", s.name);
       const std::string_view all = bytes(h.sh_offset, h.sh_size, "a relocation table");
       for (size_t at = 0; at < all.size(); at += sizeof(Elf64_Rela)) {
-        Relocation r{h.sh_info, {}};
+        Relocation r{h.sh_info, {}, nullptr};
         std::memcpy(&r.rela, all.data() + at, sizeof(r.rela));
         const size_t symbol = ELF64_R_SYM(r.rela.r_info);
         check(symbol < symbols_.size(), "a relocation in {} names symbol {} of {}", s.name, symbol, symbols_.size());
         check_symbol(symbol);
-        if (uses_slot(ELF64_R_TYPE(r.rela.r_info))) slots_[symbol] = 1;
+        const uint64_t type = ELF64_R_TYPE(r.rela.r_info);
+        r.how = find_howto(type);
+        check(r.how, "relocation {} of '{}' in {} is unknown", type, symbol_name(symbol), sections_[h.sh_info].name);
+        if (r.how->is_slot) slots_[symbol] = 1;
         if (is_external(symbol)) slots_[symbol] = stubs_[symbol] = 1;
         relocations_.push_back(r);
       }
@@ -272,12 +327,6 @@ class Linker {
   void put(uint64_t at, T value) {
     std::memcpy(image_ + at, &value, sizeof(value));
   }
-  uint32_t get32(uint64_t at) const {
-    uint32_t value;
-    std::memcpy(&value, image_ + at, sizeof(value));
-    return value;
-  }
-
   void write_stub(uint64_t at, uint64_t slot) {
     if (kMachine == EM_X86_64) {
       put<uint16_t>(at, 0x25FF);  // jmp *slot(%rip)
@@ -294,137 +343,51 @@ class Linker {
     return static_cast<uint32_t>(((value & 3) << 29) | (((value >> 2) & 0x7FFFF) << 5));
   }
 
-  static bool uses_slot(uint64_t type) {
-    if (kMachine == EM_X86_64) {
-      return type == R_X86_64_GOTPCREL || type == R_X86_64_GOTPCRELX || type == R_X86_64_REX_GOTPCRELX;
-    }
-    return type == R_AARCH64_ADR_GOT_PAGE || type == R_AARCH64_LD64_GOT_LO12_NC;
-  }
-
   void apply(const Relocation& r) {
+    const Howto& how = *r.how;
     const Section& section = sections_[r.section];
-    const uint64_t type = ELF64_R_TYPE(r.rela.r_info);
+    const uint64_t size = section.header.sh_size, offset = r.rela.r_offset;
+    const uint64_t n_bytes = how.form == Form::Nothing ? 0 : how.n_bits == 64 ? 8 : 4;
+    check(offset <= size && n_bytes <= size - offset, "a relocation changes {} bytes at {} of {} of {} bytes", n_bytes,
+          offset, section.name, size);
     const size_t symbol = ELF64_R_SYM(r.rela.r_info);
-    const auto addend = static_cast<uint64_t>(r.rela.r_addend);
-    const uint64_t target = uses_slot(type) ? base() + slots_[symbol] : address_of(symbol);
-    const Place place{*this, section, r.rela.r_offset, symbol};
-    if (kMachine == EM_X86_64) {
-      apply_x86_64(type, place, target + addend);
-    } else {
-      apply_aarch64(type, place, target + addend);
-    }
-  }
-
-  // Where a relocation writes, with its checks.
-  struct Place {
-    Linker& linker;
-    const Section& section;
-    uint64_t offset;
-    size_t symbol;
-
-    uint64_t image_at(uint64_t n_bytes) const {
-      const uint64_t size = section.header.sh_size;
-      linker.check(offset <= size && n_bytes <= size - offset, "a relocation changes {} bytes at {} of {} of {} bytes",
-                   n_bytes, offset, section.name, size);
-      return section.at + offset;
-    }
-    uint64_t address() const { return linker.base() + section.at + offset; }
-    void fits(bool ok) const {
-      linker.check(ok, "'{}' is too far from {}+{} for its relocation", linker.symbol_name(symbol), section.name,
-                   offset);
-    }
-    [[noreturn]] void unknown(uint64_t type) const {
-      linker.fail("relocation {} of '{}' in {} is unknown", type, linker.symbol_name(symbol), section.name);
-    }
-  };
-
-  void apply_x86_64(uint64_t type, const Place& place, uint64_t value) {
-    const auto relative = static_cast<int64_t>(value - place.address());
-    switch (type) {
-      case R_X86_64_NONE:
+    const uint64_t at = section.at + offset, target = how.is_slot ? base() + slots_[symbol] : address_of(symbol);
+    const uint64_t value = target + static_cast<uint64_t>(r.rela.r_addend);
+    const auto relative = static_cast<int64_t>(value - (base() + at));
+    const auto fits = [&](bool ok) {
+      check(ok, "'{}' is too far from {}+{} for its relocation", symbol_name(symbol), section.name, offset);
+    };
+    // Replaces the bits of `mask` in an instruction.
+    const auto patch = [&](uint32_t mask, uint64_t bits) {
+      uint32_t word;
+      std::memcpy(&word, image_ + at, sizeof(word));
+      put<uint32_t>(at, (word & ~mask) | (static_cast<uint32_t>(bits) & mask));
+    };
+    constexpr uint32_t kAdrMask = 0x60FFFFE0;
+    switch (how.form) {
+      case Form::Nothing:
         return;
-      case R_X86_64_64:
-        return put<uint64_t>(place.image_at(8), value);
-      case R_X86_64_PC64:
-        return put<int64_t>(place.image_at(8), relative);
-      case R_X86_64_PC32:
-      case R_X86_64_PLT32:
-      case R_X86_64_GOTPCREL:
-      case R_X86_64_GOTPCRELX:
-      case R_X86_64_REX_GOTPCRELX:
-        place.fits(relative == static_cast<int32_t>(relative));
-        return put<int32_t>(place.image_at(4), static_cast<int32_t>(relative));
-      case R_X86_64_32:
-        place.fits(value == static_cast<uint32_t>(value));
-        return put<uint32_t>(place.image_at(4), static_cast<uint32_t>(value));
-      case R_X86_64_32S:
-        place.fits(static_cast<int64_t>(value) == static_cast<int32_t>(value));
-        return put<uint32_t>(place.image_at(4), static_cast<uint32_t>(value));
-      default:
-        place.unknown(type);
-    }
-  }
-
-  // Replaces the bits of `mask` in an instruction.
-  void patch(const Place& place, uint32_t mask, uint64_t value) {
-    const uint64_t at = place.image_at(4);
-    put<uint32_t>(at, (get32(at) & ~mask) | (static_cast<uint32_t>(value) & mask));
-  }
-
-  void patch_branch(const Place& place, int64_t relative, int n_bits, int shift) {
-    const int64_t limit = int64_t{1} << (n_bits + 1);  // n_bits of signed words
-    place.fits((relative & 3) == 0 && relative >= -limit && relative < limit);
-    const uint32_t mask = ((uint32_t{1} << n_bits) - 1) << shift;
-    patch(place, mask, static_cast<uint64_t>(relative >> 2) << shift);
-  }
-
-  void patch_load(const Place& place, uint64_t value, int scale) {
-    place.fits((value & ((uint64_t{1} << scale) - 1)) == 0);
-    patch(place, 0xFFFu << 10, ((value & 0xFFF) >> scale) << 10);
-  }
-
-  void apply_aarch64(uint64_t type, const Place& place, uint64_t value) {
-    const auto relative = static_cast<int64_t>(value - place.address());
-    const uint64_t pages = (value >> 12) - (place.address() >> 12);
-    switch (type) {
-      case R_AARCH64_NONE:
-        return;
-      case R_AARCH64_ABS64:
-        return put<uint64_t>(place.image_at(8), value);
-      case R_AARCH64_PREL64:
-        return put<int64_t>(place.image_at(8), relative);
-      case R_AARCH64_PREL32:
-      case 314:  // R_AARCH64_PLT32, which some elf.h lack
-        place.fits(relative == static_cast<int32_t>(relative));
-        return put<int32_t>(place.image_at(4), static_cast<int32_t>(relative));
-      case R_AARCH64_CALL26:
-      case R_AARCH64_JUMP26:
-        return patch_branch(place, relative, 26, 0);
-      case R_AARCH64_CONDBR19:
-        return patch_branch(place, relative, 19, 5);
-      case R_AARCH64_TSTBR14:
-        return patch_branch(place, relative, 14, 5);
-      case R_AARCH64_ADR_PREL_LO21:
-        place.fits(relative >= -(1 << 20) && relative < (1 << 20));
-        return patch(place, 0x60FFFFE0, adr_bits(static_cast<uint64_t>(relative)));
-      case R_AARCH64_ADR_PREL_PG_HI21:
-      case R_AARCH64_ADR_PREL_PG_HI21_NC:
-      case R_AARCH64_ADR_GOT_PAGE:
-        return patch(place, 0x60FFFFE0, adr_bits(pages));
-      case R_AARCH64_ADD_ABS_LO12_NC:
-      case R_AARCH64_LDST8_ABS_LO12_NC:
-        return patch_load(place, value, 0);
-      case R_AARCH64_LDST16_ABS_LO12_NC:
-        return patch_load(place, value, 1);
-      case R_AARCH64_LDST32_ABS_LO12_NC:
-        return patch_load(place, value, 2);
-      case R_AARCH64_LDST64_ABS_LO12_NC:
-      case R_AARCH64_LD64_GOT_LO12_NC:
-        return patch_load(place, value, 3);
-      case R_AARCH64_LDST128_ABS_LO12_NC:
-        return patch_load(place, value, 4);
-      default:
-        place.unknown(type);
+      case Form::Absolute:
+      case Form::Relative: {
+        const int64_t v = how.form == Form::Relative ? relative : static_cast<int64_t>(value);
+        if (how.n_bits == 64) return put<int64_t>(at, v);
+        fits(how.is_signed ? v == static_cast<int32_t>(v) : v == static_cast<uint32_t>(v));
+        return put<int32_t>(at, static_cast<int32_t>(v));
+      }
+      case Form::Branch: {
+        const int64_t limit = int64_t{1} << (how.n_bits + 1);  // n_bits of signed words
+        fits((relative & 3) == 0 && relative >= -limit && relative < limit);
+        const uint32_t mask = ((uint32_t{1} << how.n_bits) - 1) << how.shift;
+        return patch(mask, static_cast<uint64_t>(relative >> 2) << how.shift);
+      }
+      case Form::Address:
+        fits(relative >= -(1 << 20) && relative < (1 << 20));
+        return patch(kAdrMask, adr_bits(static_cast<uint64_t>(relative)));
+      case Form::Page:
+        return patch(kAdrMask, adr_bits((value >> 12) - ((base() + at) >> 12)));
+      case Form::Low12:
+        fits((value & ((uint64_t{1} << how.shift) - 1)) == 0);
+        return patch(0xFFFu << 10, ((value & 0xFFF) >> how.shift) << 10);
     }
   }
 

@@ -17,7 +17,6 @@ class HostAllocator : public LruAllocator {
   void unmap(void* mapped, int64_t n_bytes) override;
   void* host_pointer(void* handle) override { return handle; }
   bool supports_transfer(Device& from_device) override;
-  bool supports_copy_from_disk() override { return true; }
 
  protected:
   void* do_alloc(int64_t n_bytes, const BufferSpec& spec) override;

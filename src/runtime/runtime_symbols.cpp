@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "ir/eval.h"
 #include "runtime/elf_loader.h"
 
 namespace whit {
@@ -11,52 +12,27 @@ namespace {
 
 // The compiler's helpers for 16-bit floats, where the machine has no instruction for them. A half or bfloat16 argument
 // or result travels in the low 16 bits of a float register, hence the float types.
-float float_of(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-uint32_t bits_of(float value) {
+template <DType kType>
+float widen(float in) {
   uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
+  std::memcpy(&bits, &in, sizeof(bits));
+  return static_cast<float>(read_element(kType, &bits, 0).f);
 }
-
-float half_to_float(float in) {
-  const uint32_t h = bits_of(in) & 0xFFFF;
-  const uint32_t sign = (h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 0x3FF;
-  if (exponent == 31) return float_of(sign | 0x7F800000 | (mantissa << 13) | (mantissa ? 0x400000 : 0));
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;  // exact
-    return sign ? -magnitude : magnitude;
-  }
-  return float_of(sign | ((exponent + 112) << 23) | (mantissa << 13));
+// Rounds once, to nearest even.
+template <DType kType, class From>
+float narrow(From value) {
+  uint32_t bits = 0;
+  write_element(kType, &bits, 0, Scalar::of(kType, static_cast<double>(value)));
+  if (std::isnan(value)) bits |= 1u << (info(kType).mantissa_bits - 1);  // quiet
+  float out;
+  std::memcpy(&out, &bits, sizeof(out));
+  return out;
 }
-
-// Rounds a double once, to nearest even, to `mantissa_bits` and the exponents above `min_exponent`.
-uint32_t narrow(double value, int mantissa_bits, int min_exponent, int max_exponent) {
-  uint64_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  const uint32_t sign = static_cast<uint32_t>(bits >> 63) << 15;
-  const uint32_t infinity = static_cast<uint32_t>(max_exponent - min_exponent + 2) << mantissa_bits;
-  if (std::isnan(value)) {
-    const uint32_t payload = static_cast<uint32_t>((bits & 0xFFFFFFFFFFFFF) >> (52 - mantissa_bits));
-    return sign | infinity | (1u << (mantissa_bits - 1)) | payload;
-  }
-  const double magnitude = std::fabs(value);
-  int exponent = min_exponent;
-  if (magnitude >= std::ldexp(1.0, min_exponent)) exponent = std::ilogb(magnitude);
-  if (std::isinf(value) || exponent > max_exponent) return sign | infinity;
-  // In units of the last place the value is a double without loss; nearbyint rounds to nearest even.
-  const auto units = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, mantissa_bits - exponent)));
-  const uint32_t result = (static_cast<uint32_t>(exponent - min_exponent) << mantissa_bits) + units;
-  return sign | (result < infinity ? result : infinity);
-}
-
-float float_to_half(float value) { return float_of(narrow(value, 10, -14, 15)); }
-float double_to_half(double value) { return float_of(narrow(value, 10, -14, 15)); }
-float float_to_bfloat(float value) { return float_of(narrow(value, 7, -126, 127)); }
-float double_to_bfloat(double value) { return float_of(narrow(value, 7, -126, 127)); }
+constexpr auto half_to_float = widen<DType::Float16>;
+constexpr auto float_to_half = narrow<DType::Float16, float>;
+constexpr auto double_to_half = narrow<DType::Float16, double>;
+constexpr auto float_to_bfloat = narrow<DType::BFloat16, float>;
+constexpr auto double_to_bfloat = narrow<DType::BFloat16, double>;
 
 // gcc joins conversions by way of float, and narrows a comparison of widened halves to one of halves.
 double half_to_double(float x) { return static_cast<double>(half_to_float(x)); }

@@ -9,36 +9,24 @@ constexpr float kLoad = 0.25F, kSpreadLoad = 0.05F, kSpread = 0.05F;
 constexpr int32_t kManyNodes = 1 << 20, kManyLoads = 1 << 10;
 
 // Nanoseconds of one element in vector code, roughly.
+constexpr struct {
+  OpSet ops;
+  float ns;
+} kOpCost[] = {
+    {{Op::Exp2, Op::Log2, Op::Sin}, 1.0F},
+    {Op::Pow, 3.0F},
+    {Op::Threefry, 12.0F},
+    {{Op::Sqrt, Op::Recip, Op::Fdiv}, 0.5F},
+    {{Op::Cdiv, Op::Cmod, Op::FloorDiv, Op::FloorMod}, 1.0F},
+    {{Op::Bitcast, Op::Cast}, 0.0F},
+    {{Op::Pad, Op::Gather}, 0.2F},
+    {kElementwise, 0.08F},
+};
 float op_cost(const Node* n) {
-  switch (n->op) {
-    case Op::Exp2:
-    case Op::Log2:
-    case Op::Sin:
-      return 1.0F;
-    case Op::Pow:
-      return 3.0F;
-    case Op::Threefry:
-      return 12.0F;
-    case Op::Sqrt:
-    case Op::Recip:
-    case Op::Fdiv:
-      return 0.5F;
-    case Op::Cdiv:
-    case Op::Cmod:
-    case Op::FloorDiv:
-    case Op::FloorMod:
-      return 1.0F;
-    case Op::Bitcast:
-    case Op::Cast:
-      return 0.0F;
-    case Op::Pad:
-    case Op::Gather:
-      return 0.2F;
-    case Op::Stack:
-      return 0.1F * static_cast<float>(n->n_src);
-    default:
-      return is_elementwise(n->op) ? 0.08F : 0.0F;
-  }
+  if (n->op == Op::Stack) return 0.1F * static_cast<float>(n->n_src);
+  for (const auto& [ops, ns] : kOpCost)
+    if (ops.has(n->op)) return ns;
+  return 0.0F;
 }
 
 const Node* strip(const Node* n) {

@@ -91,14 +91,13 @@ class Fuser {
 
   // All loads of `buffer` in `n`; false when one is elsewhere than at `index` or has a gate.
   static bool loads_at(const Nest& n, int32_t buffer, const UOp& index, std::vector<const Node*>& loads) {
-    NodeIndex seen;
     std::vector<UOp> roots;
     for (const NestStore& s : n.stores) {
       roots.push_back(s.value);
       roots.push_back(s.index);
       if (s.gate) roots.push_back(s.gate);
     }
-    for (const Node* u : collect(roots, seen)) {
+    for (const Node* u : toposort(roots)) {
       if (u->op != Op::Load || u->src()[0]->src()[0]->op != Op::Param) continue;
       const Node* at = u->src()[0];
       if (at->src()[0]->arg.int_at(0) != buffer) continue;
@@ -128,9 +127,8 @@ class Fuser {
     std::vector<int64_t> written;
     for (const NestStore& s : n.stores) written.push_back(memory_of(s.buffer));
     for (size_t i = 0; i < count; ++i) {
-      NodeIndex seen;
       const UOp roots[] = {n.stores[i].value, n.stores[i].index};
-      for (const Node* u : collect(roots, seen)) {
+      for (const Node* u : toposort(roots)) {
         if (u->op != Op::Index || u->src()[0]->op != Op::Param) continue;
         const int64_t m = memory_of(static_cast<int32_t>(u->src()[0]->arg.int_at(0)));
         for (size_t j = 0; j < count; ++j)
@@ -233,10 +231,9 @@ class Fuser {
   static bool share_reduced_load(const Nest& a, const Nest& b, int32_t buffer) {
     const auto loads = [&](const Nest& n) {
       std::vector<const Node*> found;
-      NodeIndex seen;
       std::vector<UOp> roots;
       for (const NestStore& s : n.stores) roots.push_back(s.value);
-      for (const Node* u : collect(roots, seen))
+      for (const Node* u : toposort(roots))
         if (u->op == Op::Index && u->src()[0]->op == Op::Param && u->src()[0]->arg.int_at(0) == buffer)
           found.push_back(u);
       return found;

@@ -1,6 +1,7 @@
 #include "schedule/graph.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/flags.h"
 #include "ir/build.h"
@@ -8,62 +9,13 @@
 
 namespace whit::sched {
 
-NodeIndex::NodeIndex(size_t expected) {
-  size_t n = 64;
-  while (n < expected * 2) n *= 2;
-  slots_.assign(n, {nullptr, -1});
-  mask_ = n - 1;
-}
-
-void NodeIndex::clear() {
-  std::fill(slots_.begin(), slots_.end(), std::pair<const Node*, int32_t>{nullptr, -1});
-  used_ = 0;
-}
-
-bool NodeIndex::insert(const Node* n, int32_t number) {
-  if (used_ * 2 >= slots_.size()) grow();
-  for (size_t i = slot_of(n);; i = (i + 1) & mask_) {
-    if (slots_[i].first == n) return false;
-    if (!slots_[i].first) {
-      slots_[i] = {n, number};
-      ++used_;
-      return true;
-    }
-  }
-}
-
-void NodeIndex::grow() {
-  std::vector<std::pair<const Node*, int32_t>> old(slots_.size() * 2, {nullptr, -1});
-  old.swap(slots_);
-  mask_ = slots_.size() - 1;
-  for (const auto& s : old) {
-    if (!s.first) continue;
-    size_t i = slot_of(s.first);
-    while (slots_[i].first) i = (i + 1) & mask_;
-    slots_[i] = s;
-  }
+NodeIndex::NodeIndex(const NodeList& nodes) : numbers_(std::bit_ceil(2 * nodes.size() + 2)) {
+  for (size_t i = 0; i < nodes.size(); ++i) numbers_[nodes[i]] = static_cast<int32_t>(i);
 }
 
 NodeList collect(std::span<const UOp> roots, NodeIndex& index, bool (*stop)(const Node*)) {
-  NodeList order;
-  std::vector<std::pair<const Node*, uint32_t>> stack;
-  const auto push = [&](const Node* n) {
-    if (index.insert(n, -1)) stack.emplace_back(n, stop && stop(n) ? n->n_src : 0);
-  };
-  for (const UOp& root : roots) {
-    push(root.node());
-    while (!stack.empty()) {
-      auto& [n, next] = stack.back();
-      if (next < n->n_src) {
-        push(n->src_begin()[next++]);
-      } else {
-        order.push_back(n);
-        stack.pop_back();
-      }
-    }
-  }
-  index = NodeIndex(order.size());
-  for (size_t i = 0; i < order.size(); ++i) index.insert(order[i], static_cast<int32_t>(i));
+  NodeList order = post_order(roots, [&](const Node* n) { return std::pair(0u, stop && stop(n) ? 0u : n->n_src); });
+  index = NodeIndex(order);
   return order;
 }
 
@@ -142,9 +94,7 @@ std::vector<UOp> prepare(std::span<const UOp> roots) {
   const bool split = flag::SPLIT_REDUCEOP() != 0;
   std::vector<UOp> done_roots(roots.begin(), roots.end());
   NodeIndex index;
-  const NodeList order = collect(done_roots, index, [](const Node* n) {
-    return n->extra.load(std::memory_order_acquire) && n->op != Op::Buffer && bool(realized(UOp(n)));
-  });
+  const NodeList order = collect(done_roots, index, is_realized);
   std::vector<UOp> done(order.size());
   std::vector<UOp> src;
   // The body of a CALL is met before it, so CALLs inside are inlined already, and what only it reaches is not used.
@@ -160,12 +110,8 @@ std::vector<UOp> prepare(std::span<const UOp> roots) {
       done[i] = done[static_cast<size_t>(index.find(n->src_begin()[0]))];
       continue;
     }
-    bool changed = false;
     src.clear();
-    for (const Node* s : n->src()) {
-      src.push_back(done[static_cast<size_t>(index.find(s))]);
-      changed |= src.back().node() != s;
-    }
+    for (const Node* s : n->src()) src.push_back(done[static_cast<size_t>(index.find(s))]);
     UOp u;
     if (n->op == Op::Call) {
       u = inline_call(src[0], std::span(src).subspan(1));
@@ -177,10 +123,10 @@ std::vector<UOp> prepare(std::span<const UOp> roots) {
       u = zeros(n->dtype, n->shape, monoid_identity(n->arg.at(0).as_str(), n->dtype));
     } else if (n->op == Op::Contiguous && src[0].op() == Op::Contiguous) {
       u = src[0];
-    } else if (changed && n->op == Op::Reshape) {
+    } else if (n->op == Op::Reshape && src[0].node() != n->src()[0]) {
       u = reshape(src[0], n->shape);
     } else {
-      u = changed ? UOp::make(n->op, n->dtype, src, n->arg) : UOp(n);
+      u = UOp(n).with_src(src);
       if (split && n->op == Op::Reduce) u = split_reduce(u);
     }
     done[i] = std::move(u);

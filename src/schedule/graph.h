@@ -9,27 +9,19 @@
 
 namespace whit::sched {
 
-/// Pointer -> number, open addressing.
+/// Node -> its place in a list.
 class NodeIndex {
  public:
-  explicit NodeIndex(size_t expected = 64);
+  NodeIndex() = default;
+  explicit NodeIndex(const NodeList& nodes);
   /// The number of `n`, or -1.
   int32_t find(const Node* n) const {
-    for (size_t i = slot_of(n);; i = (i + 1) & mask_) {
-      if (slots_[i].first == n) return slots_[i].second;
-      if (!slots_[i].first) return -1;
-    }
+    const int32_t* number = numbers_.find(n);
+    return number ? *number : -1;
   }
-  /// False when it is there already.
-  bool insert(const Node* n, int32_t number);
-  void clear();
-  size_t size() const { return used_; }
 
  private:
-  size_t slot_of(const Node* n) const { return (reinterpret_cast<uintptr_t>(n) * 0x9E3779B97F4A7C15ull >> 20) & mask_; }
-  void grow();
-  std::vector<std::pair<const Node*, int32_t>> slots_{};
-  size_t mask_ = 0, used_ = 0;
+  PtrMap<Node, int32_t> numbers_{};
 };
 
 /// All nodes below some roots, sources before users.
@@ -47,8 +39,8 @@ struct Graph {
   size_t size() const { return nodes.size(); }
 };
 
-/// Nodes below `roots`, sources before users, in the order of sources. Faster than whit::toposort; `stop` (optional)
-/// says of which nodes the sources are not visited.
+/// The nodes below `roots`, sources before users, and their numbers. `stop` (optional) says of which nodes the sources are
+/// not visited.
 NodeList collect(std::span<const UOp> roots, NodeIndex& index, bool (*stop)(const Node*) = nullptr);
 
 /// What a schedule works on: CALLs inlined, realised nodes replaced by their buffers, reduces over nothing and empty

@@ -323,13 +323,9 @@ void finish_kernel(const NestGraph& graph, Kernel& kernel) {
         done[i] = slot_of(static_cast<int32_t>(n->arg.int_at(0)));
         continue;
       }
-      bool changed = false;
       src.clear();
-      for (const Node* s : n->src()) {
-        src.push_back(done[static_cast<size_t>(index.find(s))]);
-        changed |= src.back().node() != s;
-      }
-      done[i] = changed ? UOp::make(n->op, n->dtype, src, n->arg) : UOp(n);
+      for (const Node* s : n->src()) src.push_back(done[static_cast<size_t>(index.find(s))]);
+      done[i] = UOp(n).with_src(src);
     }
     const auto now = [&](const UOp& u) { return done[static_cast<size_t>(index.find(u.node()))]; };
     for (const NestStore& s : nest.stores) {

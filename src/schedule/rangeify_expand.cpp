@@ -315,14 +315,6 @@ void Rangeify::expand(int32_t k) {
                          : want(j, in.nest, scope, node(j)->shape.empty() ? std::span<const UOp>() : index, gate));
   };
   switch (n->op) {
-    case Op::Reshape:
-    case Op::Expand:
-    case Op::Permute:
-    case Op::Shrink:
-    case Op::Flip:
-    case Op::Window:
-      ask(0, in.scope, source_index(n, at), in.gate);
-      break;
     case Op::Pad: {
       Index index;
       UOp inside;
@@ -422,6 +414,10 @@ void Rangeify::expand(int32_t k) {
     case Op::Const:
       break;
     default:
+      if (kViews.has(n->op)) {
+        ask(0, in.scope, source_index(n, at), in.gate);
+        break;
+      }
       WHIT_CHECK(is_elementwise(n->op) || n->op == Op::Contiguous || n->op == Op::Copy, "{} in a tensor graph",
                  name(n->op));
       for (size_t s = 0; s < n->n_src; ++s) ask(s, in.scope, at, in.gate);

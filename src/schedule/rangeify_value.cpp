@@ -73,22 +73,13 @@ UOp Rangeify::value_of(const Instance& in) {
       own >= 0 && nests_[static_cast<size_t>(own)].instance == static_cast<int32_t>(&in - instances_.data());
   if (buffer >= 0 && !computed_here) return loaded(in, buffer);
   const auto at = index_of(in);
+  if ((kViews | OpSet{Op::Contiguous, Op::Copy}).has(n->op)) return source_value(in, 0);
   switch (n->op) {
     case Op::Const:
-      return UOp(n);
     case Op::Variable:
       return UOp(n);
     case Op::Lanes:
       return cast(at[0], n->dtype);
-    case Op::Reshape:
-    case Op::Expand:
-    case Op::Permute:
-    case Op::Shrink:
-    case Op::Flip:
-    case Op::Window:
-    case Op::Contiguous:
-    case Op::Copy:
-      return source_value(in, 0);
     case Op::Pad:
       return zero_outside(source_value(in, 0), in.own[0]);
     case Op::Gather:

@@ -60,13 +60,13 @@ TEST(RenderText, C) {
       acc0 = v7;
     }
     const f32x4 v8 = acc0;
-    const f32x2 h9 = __builtin_shufflevector(v8, v8, 0, 1);
-    const f32x2 h10 = __builtin_shufflevector(v8, v8, 2, 3);
-    const f32x2 h11 = h9 + h10;
-    const f32x1 h12 = __builtin_shufflevector(h11, h11, 0);
-    const f32x1 h13 = __builtin_shufflevector(h11, h11, 1);
-    const f32x1 h14 = h12 + h13;
-    const f32 v15 = h14[0];
+    const f32x2 v9 = __builtin_shufflevector(v8, v8, 0, 1);
+    const f32x2 v10 = __builtin_shufflevector(v8, v8, 2, 3);
+    const f32x2 v11 = v9 + v10;
+    const f32x1 v12 = __builtin_shufflevector(v11, v11, 0);
+    const f32x1 v13 = __builtin_shufflevector(v11, v11, 1);
+    const f32x1 v14 = v12 + v13;
+    const f32 v15 = v14[0];
     data0[r0] = v15;
   }
 )"));

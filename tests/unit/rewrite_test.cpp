@@ -7,7 +7,6 @@
 
 #include "base/flags.h"
 #include "ir/build.h"
-#include "rewrite/tables.h"
 
 namespace whit {
 namespace {
@@ -225,47 +224,25 @@ TEST(Rewrite, RulesMadeAtRunTime) {
   EXPECT_EQ(set.full_name(set.rules()[0]), "python/made");
 }
 
-TEST(Tables, Text) {
-  static constexpr TextRule kC[] = {
-      text("fdiv", fdiv(f, g), "({x} / {y})"),
+TEST(PatTable, ServesRowsWithOtherResults) {
+  struct TextRow : Row {
+    const char* text;
   };
-  EXPECT_THAT(error_of([] { TextTable("c", {kC}); }), HasSubstr("rule c/fdiv has no capture 'x'"));
-  static constexpr TextRule kSpecial[] = {text("double", f + f, "2*{f}")};
-  static constexpr TextRule kCommon[] = {
-      text("add", x + y, "({x} + {y})"),
-      text("cast", cast(x), "({type})({x.type}){x} {{{root}}}"),
-      text_fn("const", op(Op::Const),
-              [](const Match& at, TextCtx&) { return std::optional(fmt::format("{}", at.root->arg.to_double())); }),
+  static constexpr TextRow kRows[] = {{{"double", f + f, __FILE__, __LINE__}, "2*f"},
+                                      {{"add", x + y, __FILE__, __LINE__}, "x+y"}};
+  PatTable table;
+  for (const TextRow& row : kRows) table.add("text", row);
+  const auto texts = [&](const UOp& u) {
+    std::string all;
+    Match m;
+    uint32_t index;
+    for (auto c = table.candidates(u.node()); table.next(c, u.node(), m, &index);)
+      all += std::string(static_cast<const TextRow*>(table.rows()[index])->text) + " ";
+    return all;
   };
-  const TextTable table("c", {kSpecial, kCommon});
-  struct Names : TextCtx {
-    std::string value(const Node* a) override {
-      return a->op == Op::Param ? fmt::format("v{}", a->arg.int_at(0)) : "t";
-    }
-    std::string type(const Node* a) override { return std::string(name(a->dtype)); }
-  } names;
-  EXPECT_EQ(table.render((value(0) + value(1)).node(), names), "(v0 + v1)");
-  EXPECT_EQ(table.render((value(0) + value(0)).node(), names), "2*v0");
-  EXPECT_EQ(table.render(cast(value(0), DType::Int8).node(), names), "(int8)(float32)v0 {t}");
-  EXPECT_EQ(table.render(number(1.5).node(), names), "1.5");
-  EXPECT_EQ(table.render(value(0).node(), names), std::nullopt);
-}
-
-TEST(Tables, LegalAndGradient) {
-  static constexpr LegalRule kLegal[] = {
-      legal("float-sum", f + g),
-      legal("sum", x + y, [](const Match&, const void* user) { return *static_cast<const bool*>(user); }),
-  };
-  const LegalTable table("legal", {kLegal});
-  const bool answer = false;
-  EXPECT_EQ(table.check((value(0) + value(1)).node(), &answer), true);
-  EXPECT_EQ(table.check((value(0, DType::Int8) + value(1, DType::Int8)).node(), &answer), false);
-  EXPECT_EQ(table.check(value(0).node(), &answer), std::nullopt);
-  static constexpr GradRule kGrad[] = {
-      grad("mul", x * y, [](const Match& at, const UOp& g_out) { return Nodes{g_out * at[y], g_out * at[x]}; })};
-  const auto g_in = GradTable("grad", {kGrad}).gradients((value(0) * value(1)).node(), value(2));
-  ASSERT_TRUE(g_in);
-  EXPECT_EQ((*g_in)[0], value(2) * value(1));
+  EXPECT_EQ(texts(value(0) + value(1)), "x+y ");
+  EXPECT_EQ(texts(value(0) + value(0)), "2*f x+y ");
+  EXPECT_EQ(texts(value(0)), "");
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const TargetSpec& spec, llvm::
 // list holds only what turns the renderer's plain text into good input for code generation. Splitting constant offsets
 // off addresses leaves unrolled loops one base per row: it saves a third of code generation. LICM is left out on purpose:
 // it hoists addresses of unrolled loops until vectors spill. Numbers are in docs/notes/loader.md.
-void run_short_passes(llvm::Module& module, llvm::TargetMachine& machine) {
+void run_passes(llvm::Module& module, llvm::TargetMachine& machine, bool is_short) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager sccs;
@@ -160,6 +160,10 @@ void run_short_passes(llvm::Module& module, llvm::TargetMachine& machine) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, sccs, modules);
+  if (!is_short) {
+    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+    return;
+  }
   llvm::FunctionPassManager passes;
   passes.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
   passes.addPass(llvm::SeparateConstOffsetFromGEPPass());
@@ -168,20 +172,6 @@ void run_short_passes(llvm::Module& module, llvm::TargetMachine& machine) {
   for (llvm::Function& function : module) {
     if (!function.isDeclaration()) passes.run(function, functions);
   }
-}
-
-void run_default_passes(llvm::Module& module, llvm::TargetMachine& machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager sccs;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(sccs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, sccs, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
 // Collects what LLVM reports about its input instead of ending the process.
@@ -236,8 +226,7 @@ void compile_text(CompileState& state, llvm::TargetMachine& machine, const std::
     llvm::raw_string_ostream out(errors);
     if (llvm::verifyModule(module, &out)) return;
   }
-  if (llvmopt == 1) run_short_passes(module, machine);
-  if (llvmopt >= 2) run_default_passes(module, machine);
+  if (llvmopt >= 1) run_passes(module, machine, llvmopt == 1);
   llvm::raw_svector_ostream out(state.object);
   llvm::legacy::PassManager codegen;
   if (machine.addPassesToEmitFile(codegen, out, nullptr, llvm::CodeGenFileType::ObjectFile, /*DisableVerify=*/true)) {
