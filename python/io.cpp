@@ -10,15 +10,23 @@
 namespace whit::python {
 namespace {
 
-void safe_save(nb::dict tensors, const std::string& path, nb::dict metadata) {
+nn::StateDict to_state(nb::dict tensors, const char* op) {
   nn::StateDict state;
   for (auto [k, v] : tensors) {
-    WHIT_USER(nb::isinstance<nb::str>(k), Type, "[safe_save] the name {} is no text", nb::repr(k).c_str());
-    state.emplace_back(nb::cast<std::string>(k), to_tensor(v, "safe_save"));
+    WHIT_USER(nb::isinstance<nb::str>(k), Type, "[{}] the name {} is no text", op, nb::repr(k).c_str());
+    state.emplace_back(nb::cast<std::string>(k), to_tensor(v, op));
   }
-  io::Metadata meta;
-  for (auto [k, v] : metadata) meta.emplace_back(nb::cast<std::string>(k), nb::cast<std::string>(v));
-  nn::safe_save(state, path, meta);
+  return state;
+}
+nn::Metadata to_metadata(nb::dict d) {
+  nn::Metadata meta;
+  for (auto [k, v] : d) meta.emplace_back(nb::cast<std::string>(nb::str(k)), nb::cast<std::string>(nb::str(v)));
+  return meta;
+}
+nb::dict from_metadata(const nn::Metadata& meta) {
+  nb::dict d;
+  for (const auto& [k, v] : meta) d[k.c_str()] = v;
+  return d;
 }
 
 Tensor images(const io::ImageSet& s) {
@@ -217,13 +225,25 @@ void bind_io(nb::module_& m) {
     return with_file(source, "tar_extract",
                      [](std::unique_ptr<io::InputFile> f) { return to_dict(nn::tar_extract(*f)); });
   });
-  m.def("safe_save", &safe_save);
+  m.def("safe_save", [](nb::dict tensors, const std::string& path, nb::dict metadata) {
+    const nn::StateDict state = to_state(tensors, "safe_save");
+    const nn::Metadata meta = to_metadata(metadata);
+    unlocked([&] { nn::safe_save(state, path, meta); });
+  });
+  m.def("save_checkpoint", [](nb::dict tensors, const std::string& path, nb::dict metadata) {
+    const nn::StateDict state = to_state(tensors, "save_checkpoint");
+    const nn::Metadata meta = to_metadata(metadata);
+    unlocked([&] { nn::save_checkpoint(state, path, meta); });
+  });
+  m.def("load_checkpoint", [](nb::dict tensors, const std::string& path) {
+    const nn::StateDict state = to_state(tensors, "load_checkpoint");
+    return from_metadata(unlocked([&] { return nn::load_checkpoint(state, path); }));
+  });
   m.def("safe_load_metadata", [](nb::handle source) {
     return with_file(source, "safe_load_metadata", [](std::unique_ptr<io::InputFile> f) {
       const io::SafetensorsFile file(std::move(f));
-      nb::dict header, meta;
-      for (const auto& [k, v] : file.metadata()) meta[k.c_str()] = v;
-      if (!file.metadata().empty()) header["__metadata__"] = meta;
+      nb::dict header;
+      if (!file.metadata().empty()) header["__metadata__"] = from_metadata(file.metadata());
       for (const io::SafetensorsEntry& e : file.entries()) {
         nb::dict d;
         d["dtype"] = e.dtype;

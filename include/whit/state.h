@@ -73,6 +73,24 @@ void safe_save(const StateDict& tensors, const std::string& path,
                const std::vector<std::pair<std::string, std::string>>& metadata = {});
 StateDict safe_load(const std::string& path, const TensorOptions& o = {});
 
+/// What a training run needs to go on as if it had not stopped, bit for bit: the tensors of its parts (model, optimiser, plan),
+/// one that stands at two places once, and the random streams. The file is a safetensors file.
+/// `load_checkpoint` writes into the memory that the tensors have, so that captured functions see it; returns the metadata.
+/// errors: Key for a name that only one side has, Value for another shape or dtype, both before anything is changed; Io
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+void save_checkpoint(const StateDict& parts, const std::string& path, const Metadata& metadata = {});
+Metadata load_checkpoint(const StateDict& parts, const std::string& path);
+template <class M>
+  requires requires(M& m, Walk& w) { m.visit(w); }
+void save_checkpoint(M& run, const std::string& path, const Metadata& metadata = {}) {
+  save_checkpoint(get_state_dict(run), path, metadata);
+}
+template <class M>
+  requires requires(M& m, Walk& w) { m.visit(w); }
+Metadata load_checkpoint(M& run, const std::string& path) {
+  return load_checkpoint(get_state_dict(run), path);
+}
+
 /// The tensors of a file that torch.save wrote, by the path of keys and positions that leads to each. The pickle inside is
 /// read as data: nothing is called, an object of an unknown class is only a holder of its state.
 /// errors: Io for a file that is damaged, lies about itself, or wants to call something; Value for a dtype that whit lacks

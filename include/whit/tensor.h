@@ -244,6 +244,10 @@ class Tensor {
 
   // ---- random: threefry streams, one a device
   static void manual_seed(uint64_t seed = 0);
+  /// Where the streams stand: "seed", and "DEVICE.number", ".key" and ".counter" for each device that has drawn.
+  static std::vector<std::pair<std::string, Tensor>> random_state();
+  /// Continues from such a state; a captured function draws on from it too.
+  static void set_random_state(std::span<const std::pair<std::string, Tensor>> state);
   static Tensor random_bits(const Tensor& key, const Tensor& counter, int64_t num);
   static Tensor rand(const IntList& shape, const TensorOptions& o = {});
   static Tensor randn(const IntList& shape, const TensorOptions& o = {});

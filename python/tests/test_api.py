@@ -122,7 +122,7 @@ def test_safetensors_round_trip(tmp_path):
   nn.state.safe_save(d, fn, {"k": "v"})
   back = nn.state.safe_load(fn)
   assert back["a"].tolist() == [[1.0, 2.0]] and back["b"].tolist() == [1, 2, 3] and back["b"].dtype is dtypes.int32
-  assert nn.state.safe_load_metadata(fn)[1]["__metadata__"] == {"k": "v"}
+  assert nn.state.safe_load_metadata(fn)[2]["__metadata__"] == {"k": "v"}
   data = pathlib.Path(fn).read_bytes()
   pathlib.Path(fn).write_bytes(data[:-1])
   with pytest.raises((OSError, ValueError), match="x.safetensors"): nn.state.safe_load(fn)

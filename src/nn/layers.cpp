@@ -87,7 +87,7 @@ BatchNorm::BatchNorm(int64_t size, const BatchNormConfig& c) : config(c) {
   if (!c.track_running_stats) return;
   running_mean = Tensor::zeros(size).is_param_(false);
   running_var = Tensor::ones(size).is_param_(false);
-  num_batches_tracked = Tensor::zeros(1, {.dtype = DType::Int64}).is_param_(false);
+  num_batches_tracked = Tensor::zeros(Dims(), {.dtype = DType::Int64}).is_param_(false);
 }
 Tensor BatchNorm::operator()(const Tensor& x) {
   const int64_t channels = x.size(1);

@@ -1,6 +1,7 @@
 #include "whit/state.h"
 
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "io/safetensors.h"
@@ -32,29 +33,37 @@ DType safe_dtype(const std::string& text, const char* op, const std::string& wha
   raise(ErrorKind::Value, fmt::format("[{}] {} is {}, which whit has no dtype for", op, what, text));
 }
 
-void load_state(const StateDict& into, const StateDict& from, bool strict) {
+namespace {
+// `exact` wants the same shape and dtype, where otherwise () and (1,) are alike and dtypes are converted.
+void load(const char* op, const StateDict& into, const StateDict& from, bool strict, bool exact) {
   std::map<std::string_view, const Tensor*> by_name;
   for (const auto& [name, t] : from) by_name[name] = &t;
   std::vector<std::pair<Tensor, Tensor>> pairs;
   for (const auto& [name, target] : into) {
     const auto it = by_name.find(name);
     if (it == by_name.end()) {
-      WHIT_USER(!strict, Key, "[load_state_dict] there is no tensor '{}'", name);
+      WHIT_USER(!strict, Key, "[{}] there is no tensor '{}'", op, name);
       continue;
     }
     const Tensor& source = *it->second;
-    WHIT_USER(loads_into(source.shape(), target.shape()), Value, "[load_state_dict] '{}' has shape {}, the model {}",
-              name, source.shape().str(), target.shape().str());
+    WHIT_USER(exact ? source.shape() == target.shape() : loads_into(source.shape(), target.shape()), Value,
+              "[{}] '{}' has shape {}, the model {}", op, name, source.shape().str(), target.shape().str());
+    WHIT_USER(!exact || source.dtype() == target.dtype(), Value, "[{}] '{}' is {}, that of the model {}", op, name,
+              whit::name(source.dtype()), whit::name(target.dtype()));
     pairs.emplace_back(target, source);
   }
   std::vector<Tensor> all;
   for (auto& [target, source] : pairs) {
     Tensor value = source.reshape(target.shape()).cast(target.dtype());
     if (const auto dev = target.device()) value = value.to(dev);
-    target.assign(value);
-    all.push_back(target);
+    all.push_back(target.assign(value));
   }
   Tensor::realize_all(all);
+}
+}  // namespace
+
+void load_state(const StateDict& into, const StateDict& from, bool strict) {
+  load("load_state_dict", into, from, strict, false);
 }
 
 void safe_save(const StateDict& tensors, const std::string& path,
@@ -91,6 +100,40 @@ StateDict safe_load(const io::SafetensorsFile& file, const TensorOptions& o) {
     out.emplace_back(e.name, Tensor::from_bytes(bytes.data(), dt, e.shape, o));
   }
   return out;
+}
+
+namespace {
+constexpr char kRandom[] = "random.";
+
+// Tensors with memory, each once.
+StateDict stored(const StateDict& parts) {
+  StateDict out;
+  std::set<const void*> seen;
+  for (const auto& [name, t] : parts)
+    if (t.device() && seen.insert(t.id()).second) out.emplace_back(name, t);
+  return out;
+}
+}  // namespace
+
+void save_checkpoint(const StateDict& parts, const std::string& path, const Metadata& metadata) {
+  StateDict all = stored(parts);
+  for (const auto& [name, t] : Tensor::random_state()) all.emplace_back(kRandom + name, t);
+  safe_save(all, path, metadata);
+}
+
+Metadata load_checkpoint(const StateDict& parts, const std::string& path) {
+  const io::SafetensorsFile file(path);
+  StateDict values, random;
+  for (auto& [name, t] : safe_load(file)) {
+    const bool is_random = name.starts_with(kRandom);
+    (is_random ? random : values).emplace_back(is_random ? name.substr(sizeof(kRandom) - 1) : name, t);
+  }
+  const StateDict targets = stored(parts);
+  WHIT_USER(values.size() == targets.size(), Key, "[load_checkpoint] {}: it has {} tensors, the run {}", path,
+            values.size(), targets.size());
+  load("load_checkpoint", targets, values, true, true);
+  Tensor::set_random_state(random);
+  return file.metadata();
 }
 
 }  // namespace whit::nn

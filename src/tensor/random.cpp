@@ -104,6 +104,38 @@ void Tensor::manual_seed(uint64_t seed) {
   }
 }
 
+std::vector<std::pair<std::string, Tensor>> Tensor::random_state() {
+  Streams& s = streams();
+  const std::lock_guard lock(s.mutex);
+  std::vector<std::pair<std::string, Tensor>> out{{"seed", from<uint64_t>({s.seed})}};
+  for (const auto& [device, stream] : s.of_device) {
+    if (!stream.is_used) continue;
+    out.emplace_back(device + ".number", from<uint64_t>({stream.number}));
+    out.emplace_back(device + ".key", stream.key);
+    out.emplace_back(device + ".counter", stream.counter);
+  }
+  return out;
+}
+
+void Tensor::set_random_state(std::span<const std::pair<std::string, Tensor>> state) {
+  for (const auto& [name, value] : state)
+    if (name == "seed") manual_seed(value.to_vector<uint64_t>()[0]);
+  Streams& s = streams();
+  const std::lock_guard lock(s.mutex);
+  for (const auto& [name, value] : state) {
+    if (name == "seed") continue;
+    const std::string device = name.substr(0, name.rfind('.'));
+    Stream& stream = s.of_device[device];
+    if (!stream.key.defined()) start(stream, device, 0, s.seed);
+    stream.is_used = true;
+    if (name.ends_with(".number")) {
+      stream.number = value.to_vector<uint64_t>()[0];
+    } else {
+      (name.ends_with(".key") ? stream.key : stream.counter).assign(value.to(device)).realize();
+    }
+  }
+}
+
 Tensor Tensor::random_bits(const Tensor& key, const Tensor& counter, int64_t num) { return words(key, counter, num); }
 
 Tensor Tensor::rand(const IntList& shape, const TensorOptions& o) {

@@ -101,7 +101,7 @@ TEST(TensorNn, BatchNormTracks) {
   }
   expect_tensor(bn.running_mean, 1, {1.5}, 1e-6);
   expect_tensor(bn.running_var, 1, {0.5 + 0.5 * 20 / 3}, 1e-6);
-  expect_tensor(bn.num_batches_tracked, 1, {1});
+  expect_tensor(bn.num_batches_tracked, {}, {1});
   EXPECT_FALSE(bn.running_mean.is_param());
   expect_tensor(bn(f32({1.5}, {1, 1})), {1, 1}, {0}, 1e-6);
 }
@@ -126,6 +126,62 @@ TEST(State, NamesSaveAndLoad) {
   std::filesystem::remove(path);
   EXPECT_EQ(error_of(ErrorKind::Key, [&] { nn::load_state_dict(b, {}); }),
             "[load_state_dict] there is no tensor 'l1.weight'");
+}
+
+// A run with everything that has state: batch statistics, dropout, moments, a plan.
+struct SmallModel {
+  nn::Linear l1{3, 8}, l2{8, 1};
+  nn::BatchNorm norm{8};
+  void visit(nn::Walk& w) { w("l1", l1), w("l2", l2), w("norm", norm); }
+};
+struct TrainingRun {
+  SmallModel model;
+  nn::AdamW opt{nn::get_parameters(model), {.lr = 0.05}};
+  nn::CosineAnnealingLR plan{opt, 12};
+  void visit(nn::Walk& w) { w("model", model), w("opt", opt), w("plan", plan); }
+};
+
+// Bytes of all tensors after as many more steps.
+std::vector<std::vector<std::byte>> train(TrainingRun& run, int steps, bool captured) {
+  const FlagScope training("TRAINING", int64_t{1});
+  TinyJit step([&](std::span<const Tensor>) {
+    run.opt.zero_grad();
+    const Tensor x = Tensor::randn({16, 3});
+    SmallModel& m = run.model;
+    const Tensor loss = (m.l2(m.norm(m.l1(x)).relu().dropout(0.2)) - x.sum(1, true)).square().mean();
+    loss.backward();
+    std::vector<Tensor> all = run.opt.schedule_step();
+    for (const Tensor& t : run.plan.schedule_step()) all.push_back(t);
+    Tensor::realize_all(all);
+    return std::vector<Tensor>{};
+  });
+  const FlagScope jit("JIT", int64_t{captured});
+  for (int i = 0; i < steps; ++i) step();
+  std::vector<std::vector<std::byte>> out;
+  for (const auto& [name, t] : nn::get_state_dict(run)) out.push_back(t.bytes());
+  return out;
+}
+
+TEST(Checkpoint, TenStepsAreFiveAndFiveMore) {
+  const std::string path = testing::TempDir() + "whit_checkpoint_test.safetensors";
+  for (const bool captured : {false, true}) {
+    Tensor::manual_seed(3);
+    TrainingRun whole;
+    const auto expected = train(whole, 10, captured);
+    Tensor::manual_seed(3);
+    TrainingRun first;
+    train(first, 5, captured);
+    nn::save_checkpoint(first, path, {{"step", "5"}});
+    Tensor::manual_seed(99);
+    Tensor::rand(7).realize();
+    TrainingRun second;
+    EXPECT_EQ(nn::load_checkpoint(second, path), (nn::Metadata{{"step", "5"}}));
+    EXPECT_EQ(train(second, 5, captured), expected);
+  }
+  SmallModel other;
+  EXPECT_EQ(error_of(ErrorKind::Key, [&] { nn::load_checkpoint(other, path); }),
+            "[load_checkpoint] " + path + ": it has 25 tensors, the run 9");
+  std::filesystem::remove(path);
 }
 
 }  // namespace

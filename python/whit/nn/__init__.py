@@ -81,7 +81,7 @@ class Conv2d:
       if padding.lower() != "same": raise ValueError(f"[Conv2d] padding {padding!r} is not supported; expected 'same' or numbers")
       if stride != 1: raise ValueError(f"[Conv2d] padding 'same' needs stride 1, got {stride}")
       pad = [(d * (k - 1) // 2, d * (k - 1) - d * (k - 1) // 2)
-             for d, k in zip(_tuple(dilation, len(self.kernel_size)), self.kernel_size[::-1])]
+             for d, k in zip(_tuple(dilation, len(self.kernel_size))[::-1], self.kernel_size[::-1])]
       padding = tuple(x for p in pad for x in p)
     self.stride, self.dilation, self.groups, self.padding = stride, dilation, groups, padding
     scale = 1 / math.sqrt(in_channels * prod(self.kernel_size))

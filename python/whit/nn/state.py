@@ -107,7 +107,37 @@ def safe_save(tensors: dict[str, Tensor], fn: str, metadata: dict[str, Any] | No
   >>> import tempfile
   >>> safe_save({"w": Tensor([1.0])}, tempfile.mkdtemp() + "/w.safetensors")
   """
-  _whit.safe_save(tensors, str(fn), {str(k): str(v) for k, v in (metadata or {}).items()})
+  _whit.safe_save(tensors, str(fn), metadata or {})
+
+
+def save_checkpoint(fn: str | pathlib.Path, obj, metadata: dict[str, Any] | None = None):
+  """Writes what a training run needs to go on as if it had not stopped: the tensors of `obj` (a dict of model, optimiser, plan ...) and the random streams.
+
+  >>> import tempfile
+  >>> from whit import nn
+  >>> model = nn.Linear(2, 1)
+  >>> opt = nn.optim.Adam(get_parameters(model))
+  >>> fn = tempfile.mkdtemp() + "/run.safetensors"
+  >>> save_checkpoint(fn, {"model": model, "opt": opt}, {"step": 5})
+  >>> load_checkpoint(fn, {"model": model, "opt": opt})
+  {'step': '5'}
+  """
+  _whit.save_checkpoint(get_state_dict(obj), str(fn), metadata or {})
+
+
+def load_checkpoint(fn: str | pathlib.Path, obj) -> dict[str, str]:
+  """Restores what `save_checkpoint` wrote, bit for bit, into the tensors of `obj`, also for functions that TinyJit has captured. Gives the metadata.
+
+  A name that only one side has is a KeyError, another shape or dtype a ValueError, before anything is changed.
+
+  >>> import tempfile
+  >>> fn, t = tempfile.mkdtemp() + "/run.safetensors", Tensor([1.0])
+  >>> save_checkpoint(fn, [t])
+  >>> _ = t.assign(Tensor([2.0])).realize()
+  >>> load_checkpoint(fn, [t]), t.tolist()
+  ({}, [1.0])
+  """
+  return _whit.load_checkpoint(get_state_dict(obj), str(fn))
 
 
 class Dummy:
