@@ -25,14 +25,6 @@
 namespace whit::codegen {
 namespace {
 
-Op combine_op(std::string_view monoid) {
-  if (monoid == "add") return Op::Add;
-  if (monoid == "mul") return Op::Mul;
-  if (monoid == "max") return Op::Max;
-  WHIT_CHECK(monoid == "min", "[lower] no combine for monoid {}", monoid);
-  return Op::Min;
-}
-
 UOp spread(const UOp& scalar, int64_t n_lanes) {
   if (n_lanes == 1 || !scalar.shape().empty()) return scalar;
   const std::vector<UOp> copies(static_cast<size_t>(n_lanes), scalar);
@@ -571,7 +563,7 @@ class Expander {
     const bool wide = x.dtype() == DType::Float32 || x.dtype() == DType::Float64;
     if (monoid == "add" && wide && target_.has_fma && x.op() == Op::Mul)
       return UOp::make(Op::MulAcc, x.dtype(), {x.src(0), x.src(1), acc});
-    return UOp::make(combine_op(monoid), x.dtype(), {acc, x});
+    return UOp::make(monoid_op(monoid), x.dtype(), {acc, x});
   }
 
   UOp stage(const Node* n, Scope& scope) {

@@ -134,8 +134,7 @@ Plan plan_with(const std::vector<const Node*>& nodes, const UOp& lane, const Tar
 bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.begin(), list.end(), u) != list.end(); }
 
 UOp combine(std::string_view monoid, const UOp& a, const UOp& b) {
-  const Op op = monoid == "add" ? Op::Add : monoid == "mul" ? Op::Mul : monoid == "max" ? Op::Max : Op::Min;
-  return UOp::make(op, a.dtype(), {a, b});
+  return UOp::make(monoid_op(monoid), a.dtype(), {a, b});
 }
 
 // sum over (.., k)  ->  sum over lanes of the sum over (.., k / lanes), and the same for what is left, shorter.
@@ -482,6 +481,14 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
     ranges.insert(ranges.end(), loops.begin(), loops.end());
     return remake_end(e, {{r.node(), at}}, ranges);
   };
+  const auto own = std::find(nest.order.begin(), nest.order.end(), r) - nest.order.begin();
+  const bool serial_inside = std::any_of(nest.order.begin() + own, nest.order.end(),
+                                         [](const UOp& q) { return axis_type(q.node()) == AxisType::Loop; });
+  const auto n_parts_of = [&](const Segment& s) {
+    int64_t k = serial_inside ? std::min<int64_t>(target.n_cores, s.count) : 1;
+    while (s.count % k != 0) ++k;
+    return k;
+  };
   std::erase(nest.order, r);
   if (shared) {
     std::vector<UOp> ends;
@@ -519,6 +526,18 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
     });
     part.order.insert(last_output.base(), loops[0]);
     part.order.insert(part.order.end(), loops.begin() + 1, loops.end());
+    if (n_parts_of(s) > 1) {  // a serial loop over it stays inside of a part for each core
+      const int64_t count = s.count / n_parts_of(s);
+      const UOp core = fresh_range(n_parts_of(s), AxisType::Weak), i = fresh_range(count, AxisType::Weak);
+      for (UOp& e : part.ends) {
+        std::vector<UOp> ranges = closed_ranges(e.node());
+        std::replace(ranges.begin(), ranges.end(), loops[0], i);
+        ranges.push_back(core);
+        e = remake_end(e, {{loops[0].node(), core * count + i}}, ranges);
+      }
+      std::replace(part.order.begin(), part.order.end(), loops[0], i);
+      part.order.insert(part.order.begin() + own, core);
+    }
     if (!out.empty()) part = clone(part);
     const double share = static_cast<double>(s.count * s.unroll * s.lanes) / static_cast<double>(n);
     cut_far_sums(part, ns * share, target);

@@ -51,6 +51,23 @@ UOp zeros(DType dtype, const Shape& shape, const Scalar& v) {
   return broadcast_scalar(c.dtype() == dtype ? c : constant(dtype, 0), shape);
 }
 
+// The reduce of `x` over an axis and others, in parts of that axis: all but `parts` are reduced, then `parts`.
+UOp reduce_in_parts(const UOp& x, const UOp& r, int64_t axis, int64_t parts) {
+  const auto args = r.arg().as_list();
+  const std::string_view monoid = args[0].as_str();
+  Dims dims, axes;
+  for (size_t i = 0; i < x.shape().size(); ++i) {
+    const int64_t size = x.shape()[i];
+    if (static_cast<int64_t>(i) == axis) dims.push_back(parts);
+    dims.push_back(static_cast<int64_t>(i) == axis ? size / parts : size);
+  }
+  for (size_t b = 1; b < args.size(); ++b) axes.push_back(args[b].as_int() + (args[b].as_int() >= axis));
+  UOp first = reduce_axes(reshape(x, dims), monoid, axes);
+  first = UOp::make(Op::Contiguous, first.dtype(), {first});
+  const int64_t last[] = {axis};
+  return reshape(reduce_axes(first, monoid, last), r.shape());
+}
+
 // Splits a reduce of many elements to few into two, over parts of one axis. A rule on shape, dtype and monoid alone.
 UOp split_reduce(const UOp& r) {
   const UOp x = r.src(0);
@@ -62,25 +79,26 @@ UOp split_reduce(const UOp& r) {
   const int64_t max_parts = std::min<int64_t>(256, (int64_t{1} << flag::REDUCEOP_SPLIT_SIZE()) / n_out);
   const auto args = r.arg().as_list();
   // The outermost reduced axis that has a divisor in reach: parts are as contiguous as can be.
+  int64_t longest = args[1].as_int();
   for (size_t a = 1; a < args.size(); ++a) {
     const int64_t axis = args[a].as_int(), size = x.shape()[static_cast<size_t>(axis)];
-    for (int64_t parts = max_parts; parts >= 8; --parts) {
-      if (size % parts != 0) continue;
-      // (.., size, ..) -> (.., parts, size/parts, ..): reduce all but `parts`, then `parts`.
-      Dims dims, axes, rest;
-      for (size_t i = 0; i < x.shape().size(); ++i) {
-        if (static_cast<int64_t>(i) == axis) dims.push_back(parts);
-        dims.push_back(static_cast<int64_t>(i) == axis ? size / parts : x.shape()[i]);
-      }
-      for (size_t b = 1; b < args.size(); ++b) axes.push_back(args[b].as_int() + (args[b].as_int() >= axis));
-      const std::string_view monoid = args[0].as_str();
-      UOp first = reduce_axes(reshape(x, dims), monoid, axes);
-      first = UOp::make(Op::Contiguous, first.dtype(), {first});
-      const int64_t last[] = {axis};
-      return reshape(reduce_axes(first, monoid, last), r.shape());
-    }
+    if (size > x.shape()[static_cast<size_t>(longest)]) longest = axis;
+    for (int64_t parts = max_parts; parts >= 8; --parts)
+      if (size % parts == 0) return reduce_in_parts(x, r, axis, parts);
   }
-  return r;
+  // None has one: what is left of the longest is reduced beside the parts.
+  const auto at = static_cast<size_t>(longest);
+  const int64_t size = x.shape()[at], parts = std::min<int64_t>(max_parts, 64);
+  if (parts < 8 || size < 16 * parts) return r;
+  Dims head, tail;
+  for (const int64_t n : x.shape())
+    for (Dims* d : {&head, &tail}) d->push_back(0), d->push_back(n);
+  head[2 * at + 1] = tail[2 * at] = size / parts * parts;
+  const std::string_view monoid = args[0].as_str();
+  Dims axes;
+  for (size_t a = 1; a < args.size(); ++a) axes.push_back(args[a].as_int());
+  return UOp::make(monoid_op(monoid), r.dtype(),
+                   {reduce_in_parts(shrink(x, head), r, longest, parts), reduce_axes(shrink(x, tail), monoid, axes)});
 }
 
 bool is_empty_value(const Node* n) {

@@ -135,6 +135,8 @@ TEST(ScheduleFusion, adam_of_many_parameters_is_few_kernels) {
 
 TEST(ScheduleFusion, a_full_reduce_is_two_kernels) {
   EXPECT_EQ(stats_of({sum(input({1024, 1024}), {0, 1})}).n_kernels, 2);
+  EXPECT_EQ(check(sum(input({70001}), {0}), 1e-4), 2);  // a prime: what is left of 64 parts joins at the end
+  EXPECT_EQ(check(sum(input({3, 2, 35003}), {0, 2}), 1e-4), 2);
   const FlagScope off("SPLIT_REDUCEOP", int64_t{0});
   EXPECT_EQ(stats_of({sum(input({1024, 512}), {0, 1})}).n_kernels, 1);
 }

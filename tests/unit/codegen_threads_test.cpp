@@ -1,0 +1,60 @@
+// The bits of a result do not depend on the number of threads: kernels made for 1, 2, 3, 4 and 8 cores, each run in as many
+// parts.
+#include <gtest/gtest.h>
+
+#include "unit/kernel_zoo.h"
+#include "unit/run_kernel.h"
+
+namespace whit {
+namespace {
+
+Target with_cores(int n) {
+  Target t = testing::test_target();
+  t.n_cores = n;
+  return t;
+}
+
+std::vector<std::vector<std::byte>> result(const UOp& sink, int n_cores) {
+  testing::KernelMemory memory(sink);
+  const testing::BuiltKernel k(lower_kernel(sink, with_cores(n_cores)));
+  auto p = memory.pointers();
+  for (int i = 0; i < n_cores; ++i) k.run(p.data(), k.info.extent * i / n_cores, k.info.extent * (i + 1) / n_cores);
+  return memory.bytes;
+}
+
+// Rows of `n` numbers, added to those of a table of 10 that the indices name, in order.
+UOp scatter_add(int64_t n_rows, int64_t n) {
+  const UOp d = range(n, 0, AxisType::Weak), i = range(n_rows, 1, AxisType::Loop), table = zoo::buffer(0, 10 * n);
+  const UOp row = cast(zoo::at(zoo::buffer(1, n_rows, DType::Int32), i), DType::WeakInt);
+  const UOp inside = ge(row, 0) & lt(row, 10), to = index(table, row * n + d, inside);
+  const std::vector<UOp> ranges{d, i};
+  return zoo::sink({end(store(to, load(to) + zoo::at(zoo::buffer(2, n_rows * n), i * n + d)), ranges)});
+}
+
+TEST(Threads, DoNotChangeABit) {
+  const std::pair<const char*, UOp> kernels[] = {
+      {"matmul", zoo::matmul({129, 300, 77})},
+      {"matmul B^T", zoo::matmul({5, 300, 333, false, true})},
+      {"convolution", zoo::conv_forward({5, 3, 20, 17, 17, 3, 3, 1})},
+      {"gradient of the image", zoo::conv_data_gradient({5, 8, 20, 17, 17, 3, 3, 1})},
+      {"gradient of the weights", zoo::conv_weight_gradient({40, 8, 20, 17, 17, 3, 3})},
+      {"column sums", zoo::column_sums(700, 500)},
+      {"channel sums", zoo::channel_sums(50, 24, 99)},
+      {"softmax", zoo::softmax(100, 333)},
+      {"layer norm", zoo::layer_norm(100, 333)},
+      {"scatter", scatter_add(1000, 333)}};
+  for (const auto& [name, sink] : kernels) {
+    const auto want = result(sink, 1);
+    for (const int n : {2, 3, 4, 8}) EXPECT_EQ(result(sink, n), want) << name << ", " << n << " cores";
+  }
+}
+
+TEST(Threads, ShareAScatterByColumns) {
+  const UOp sink = scatter_add(4000, 768);
+  EXPECT_EQ(testing::difference(scatter_add(30, 70), lower_kernel(scatter_add(30, 70), with_cores(4))), "");
+  EXPECT_EQ(ProgramInfo::of(lower_kernel(sink, with_cores(4))).extent, 4);
+  EXPECT_EQ(ProgramInfo::of(lower_kernel(sink, with_cores(1))).extent, 1);
+}
+
+}  // namespace
+}  // namespace whit
