@@ -162,6 +162,7 @@ BoundSchedule schedule(std::span<const UOp> roots) {
 
 std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& variables) {
   std::lock_guard lock(engine_mutex());
+  const os::IeeeFloats ieee;  // constants are folded as kernels compute
   std::vector<UOp> results(roots.size());
   std::vector<UOp> pending;
   bool deviceless_only = true;
@@ -254,7 +255,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
     if (!realized(state))
       if (const UOp view = memory_view(state, replaced)) set_realized(state, view);
   const Schedule& s = *bound.schedule;
-  std::vector<UOp> output_nodes(outputs.size());
+  std::vector<UOp> output_nodes(outputs.size()), views;
   std::unordered_map<const Node*, UOp> state_views;
   for (size_t i = 0; i < wanted.size(); ++i) {
     const ScheduleBuffer& b = s.buffers[static_cast<size_t>(s.roots[i])];
@@ -269,6 +270,11 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
       view = reshape(node, wanted[i].shape());
     }
     if (view.dtype() != wanted[i].dtype()) view = cast(view, wanted[i].dtype());
+    views.push_back(view);
+    // A view of memory is where stores through it go, wherever its elements were copied.
+    const Node* base = wanted[i].node();
+    while (is_view(base) && !realized(UOp(base))) base = base->src()[0];
+    if (base->op == Op::Buffer) continue;
     // Not only the root: whoever is built on what lies below its RESHAPEs reads the buffer too.
     UOp at = wanted[i];
     for (;;) {
@@ -281,6 +287,8 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
   for (size_t i = 0; i < roots.size(); ++i) {
     results[i] = in_memory(roots[i]);
     if (!results[i]) results[i] = realized(UOp(skip_identities(roots[i].node())));
+    if (!results[i])
+      results[i] = views[static_cast<size_t>(std::find(pending.begin(), pending.end(), roots[i]) - pending.begin())];
     WHIT_CHECK(results[i], "a root has no value after its run");
   }
   return results;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/os.h"
 #include "base/thread_pool.h"
 #include "runtime/compiler.h"
 
@@ -47,6 +48,7 @@ struct CpuKernel {
   /// cost: a function call when the kernel is not parallel; else that of ThreadPool::run
   void launch(void* const* buffers, const int64_t* variables) const {
     if (global <= min_part) {
+      const os::IeeeFloats ieee;
       if (global > 0) fn(buffers, variables, scratch_bytes ? thread_scratch(scratch_bytes) : nullptr, 0, global);
     } else {
       launch_parallel(buffers, variables);

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "base/flags.h"
+#include "base/os.h"
 #include "engine/buffers.h"
 #include "engine/jit.h"
 #include "ir/eval.h"
@@ -289,6 +290,7 @@ int64_t Tensor::item_int() const {
 
 template <class Elem>
 std::vector<Elem> Tensor::to_vector() const {
+  const os::IeeeFloats ieee;
   const DType dt = strong_dtype(dtype(), default_int(), default_float());
   const std::vector<std::byte> b = bytes();
   std::vector<Elem> out(static_cast<size_t>(numel()));

@@ -105,6 +105,20 @@ TEST(TensorState, ValuesKeepWhatTheyReadWhenTheyAreRealisedWithTheStore) {
   }
 }
 
+// A value that is a view of memory has memory of its own once it is realised; a store through the same view does not go
+// there.
+TEST(TensorState, StoresGoThroughAViewWhoseOldContentWasRealised) {
+  const Tensor x = f32({1, 2, 3}, 3);
+  Tensor view = x.flip({0});
+  Tensor value = view * 2;
+  value.assign(view);
+  view.assign(view + 10);
+  value.realize();
+  expect_tensor(x, 3, {11, 12, 13});
+  expect_tensor(view, 3, {13, 12, 11});
+  expect_tensor(value, 3, {3, 2, 1});
+}
+
 TEST(TensorState, ResultOfAJitThatIsWrittenToKeepsItsMemory) {
   TinyJit f([](std::span<const Tensor> in) { return std::vector{(in[0] * 2 + in[1]).realize()}; });
   const Tensor x = f32({1, 2}, 2), y = f32({10, 20}, 2);

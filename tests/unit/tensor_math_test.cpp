@@ -206,5 +206,26 @@ TEST(Order, ManyTensorsAreJoinedInGroups) {
   expect_tensor(Tensor::stack(parts, 1), {1, 300}, want);
 }
 
+#if defined(__x86_64__)
+// Other code of the process may have told the CPU to flush subnormal numbers, and to round otherwise.
+TEST(TensorMath, SubnormalNumbersAreKeptWhateverTheProcessHasSet) {
+  const unsigned before = __builtin_ia32_stmxcsr();
+  for (const char* device : {"CPU", "REF"})
+    for (const int64_t n :
+         {int64_t{3}, int64_t{1} << (device[0] == 'C' ? 21 : 5)}) {  // also enough for several threads
+      const Tensor x = Tensor::full({n}, 1e-40, {.device = device, .dtype = DType::Float32}).realize();
+      const Tensor z = (x * 2 + Tensor(1e-41)) * 0.5;
+      __builtin_ia32_ldmxcsr(before | 0x8040 | 0x6000);
+      const std::vector<float> y = z.to_vector<float>();
+      const unsigned after = __builtin_ia32_stmxcsr();
+      __builtin_ia32_ldmxcsr(before);
+      EXPECT_EQ(after & 0xE040, 0xE040u);
+      const float want = (1e-40f * 2 + 1e-41f) * 0.5f;
+      EXPECT_TRUE(std::all_of(y.begin(), y.end(), [&](float v) { return v == want; }))
+          << device << " " << n << ": " << y[0];
+    }
+}
+#endif
+
 }  // namespace
 }  // namespace whit

@@ -19,6 +19,7 @@ void CpuKernel::launch_parallel(void* const* buffers, const int64_t* variables) 
   const Call call{fn, buffers, variables};
   const auto body = [](const void* context, void* scratch, int64_t first, int64_t last) {
     const Call& c = *static_cast<const Call*>(context);
+    const os::IeeeFloats ieee;
     c.fn(c.buffers, c.variables, scratch, first, last);
   };
   ThreadPool::get().run(0, global, min_part, scratch_bytes, body, &call);
