@@ -37,9 +37,11 @@ SECONDS_OF_FUZZING ?= 60
 fuzz: setup
 	@./dev fuzz $(SECONDS_OF_FUZZING)
 
+# Wheels with LLVM's host target inside, for each Python in PYTHONS (3.12 and newer: one for all of them, by the stable ABI),
+# each tried in an environment that has nothing else.
+PYTHONS ?= .venv/bin/python
 wheel: setup
-	@ls python/*.cpp >/dev/null 2>&1 || { echo "make wheel: python/ has no bindings yet" >&2; exit 2; }
-	.venv/bin/python -m pip wheel --no-deps --no-build-isolation -w dist .
+	for python in $(PYTHONS); do tools/ci/wheel.sh $$python || exit 1; done
 
 clean:
 	rm -rf build-* dist out

@@ -97,6 +97,9 @@ void bind_dtype(nb::module_& m);
 void bind_tensor(nb::module_& m, TensorClass& t);
 void bind_tensor_ops(TensorClass& t);
 void bind_tensor_nn(TensorClass& t);
+void bind_interop(TensorClass& t);
+/// What the class Tensor has beside its methods: the buffer protocol.
+PyType_Slot* tensor_slots();
 void bind_runtime(nb::module_& m);
 void bind_io(nb::module_& m);
 void bind_uop(nb::module_& m);

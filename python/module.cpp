@@ -115,12 +115,13 @@ NB_MODULE(_whit, m) {
 
   bind_dtype(m);
   bind_uop(m);
-  TensorClass tensor(m, "Tensor", nb::is_weak_referenceable(), nb::dynamic_attr(),
+  TensorClass tensor(m, "Tensor", nb::is_weak_referenceable(), nb::dynamic_attr(), nb::type_slots(tensor_slots()),
                      "A lazy, differentiable, n-dimensional array. Building runs nothing; realize, numpy, "
                      "tolist, item and printing run it.");
   bind_tensor(m, tensor);
   bind_tensor_ops(tensor);
   bind_tensor_nn(tensor);
+  bind_interop(tensor);
   bind_runtime(m);
   bind_io(m);
   bind_nn(m);

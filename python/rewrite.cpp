@@ -58,9 +58,9 @@ class PatternReader {
     if (!is_root && t[0].is_none() && sources.size() == 0 && rest) return;  // any node
     n.kind = pat::PatKind::Node;
     if (t[0].is_none())
-      for (int o = 0; o < kNumOps; ++o) n.ops.add(static_cast<Op>(o));
+      n.ops = OpSet::between(static_cast<Op>(0), static_cast<Op>(kNumOps - 1));
     else
-      for (nb::handle o : nb::borrow<nb::tuple>(t[0])) n.ops.add(nb::cast<Op>(o));
+      for (nb::handle o : nb::borrow<nb::tuple>(t[0])) n.ops = n.ops | nb::cast<Op>(o);
     n.n_src = static_cast<uint8_t>(sources.size());
     if (rest) n.flags |= pat::PatNode::kRest;
     if (all) n.flags |= pat::PatNode::kAll;

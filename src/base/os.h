@@ -12,6 +12,11 @@ int cpu_count();
 int64_t memory_bytes();
 /// A monotonic clock in nanoseconds.
 int64_t now_ns();
+/// Ends a long loop by throwing, when whoever embeds whit says so; null asks nobody.
+inline void (*interrupt_check)() = nullptr;
+inline void poll_interrupt() {
+  if (interrupt_check) interrupt_check();
+}
 /// The folder for caches of this user: $XDG_CACHE_HOME, else ~/.cache; "" where neither is known.
 std::string cache_dir();
 

@@ -185,9 +185,11 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs) {
   const auto work = [&] {
     for (size_t i; (i = next.fetch_add(1)) < missing.size();) {
       try {
+        os::poll_interrupt();
         missing[i].made = Compilation::make(missing[i].job->sink, missing[i].job->device, *missing[i].key.path);
       } catch (...) {
         missing[i].error = std::current_exception();
+        next = missing.size();  // the others would be in vain
       }
     }
   };

@@ -42,6 +42,7 @@ void run_program(const Executable& program, void* const* handles, const int64_t*
 }
 
 void run_call(const BoundCall& call, bool replayed) {
+  os::poll_interrupt();
   if (!call.program) {
     const BufferPtr to = as_buffer(call.args[0]), from = as_buffer(call.args[1]);
     if (to->n_bytes() > 0) to->copy_from(*from);

@@ -15,7 +15,7 @@ def mnist(device=None, fashion=False, folder: str | None = None) -> tuple[Tensor
   >>> x_train.shape, y_test.dtype
   ((60000, 1, 28, 28), dtypes.uchar)
   """
-  out = _whit.mnist(fashion, folder or "")
+  out = _whit.mnist(bool(fashion), folder or "")
   return tuple(t.to(device) for t in out) if device is not None else out  # type: ignore
 
 

@@ -98,6 +98,7 @@ void initialize_llvm() {
 const llvm::Target& must_find_target(const std::string& triple) {
   std::string error;
   if (const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(triple, error)) return *target;
+#ifndef WHIT_HOST_TARGET_ONLY
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeAllTargetInfos();
@@ -107,6 +108,7 @@ const llvm::Target& must_find_target(const std::string& triple) {
     llvm::InitializeAllAsmParsers();
     llvm::InitializeAllDisassemblers();
   });
+#endif
   const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(triple, error);
   WHIT_USER(target, Device, "[llvm] {}", error);
   return *target;
