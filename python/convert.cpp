@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/text.h"
 #include "engine/jit.h"
 #include "ir/eval.h"
 #include "ir/uop.h"
@@ -159,12 +160,31 @@ Tensor from_file(nb::handle data, nb::handle device, nb::handle dtype) {
 
 }  // namespace
 
+std::vector<std::string> to_device_list(nb::handle h) {
+  if (nb::isinstance<nb::str>(h)) return {nb::cast<std::string>(h)};
+  if (!PyTuple_Check(h.ptr()) && !PyList_Check(h.ptr()))
+    raise(ErrorKind::Type, fmt::format("[device] expected names of devices, got {}", python_type(h)));
+  std::vector<std::string> out;
+  for (nb::handle one : h) {
+    if (!nb::isinstance<nb::str>(one))
+      raise(ErrorKind::Type, fmt::format("[device] expected a device name, got {}", python_type(one)));
+    out.push_back(nb::cast<std::string>(one));
+  }
+  WHIT_USER(!out.empty(), Value, "[device] an empty list; expected at least one name");
+  return out;
+}
+
+AnyObject device_object(const std::vector<std::string>& devices) {
+  if (devices.empty()) return nb::none();
+  if (devices.size() == 1) return nb::cast(devices[0]);
+  return nb::tuple(nb::cast(devices));
+}
+
 std::optional<std::string> to_device(nb::handle h) {
   if (h.is_none()) return std::nullopt;
   if (nb::isinstance<nb::str>(h)) return nb::cast<std::string>(h);
   if ((PyTuple_Check(h.ptr()) || PyList_Check(h.ptr())) && nb::len(h) == 1) return to_device(nb::object(h[0]));
-  if (PyTuple_Check(h.ptr()) || PyList_Check(h.ptr()))
-    raise(ErrorKind::NotImplemented, "[device] several devices: whit does not shard tensors yet");
+  if (PyTuple_Check(h.ptr()) || PyList_Check(h.ptr())) return join(to_device_list(h), ",");
   raise(ErrorKind::Type, fmt::format("[device] expected a device name, got {}", python_type(h)));
 }
 

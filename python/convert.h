@@ -39,7 +39,11 @@ inline std::optional<DType> to_optional_dtype(nb::handle h) {
   return h.is_none() ? std::nullopt : std::optional(to_dtype(h));
 }
 /// None or a device name, canonical.
+/// Several names become one, joined by commas.
 std::optional<std::string> to_device(nb::handle h);
+std::vector<std::string> to_device_list(nb::handle h);
+/// None, a name, or a tuple of names.
+AnyObject device_object(const std::vector<std::string>& devices);
 
 /// An int or a list of ints, also numbers of NumPy; `what` names the argument in the error.
 /// errors: Type when it is no integer, Overflow when it has more than 64 bits

@@ -108,7 +108,7 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
       .def_prop_ro("shape", [](const Tensor& x) { return to_tuple(x.shape()); })
       .def_prop_ro("max_shape", [](const Tensor& x) { return to_tuple(x.shape()); })
       .def_prop_ro("dtype", [](const Tensor& x) { return dtype_object(x.dtype()); })
-      .def_prop_ro("device", [](const Tensor& x) { return x.device(); })
+      .def_prop_ro("device", [](const Tensor& x) { return device_object(x.devices()); })
       .def_prop_ro("ndim", [](const Tensor& x) { return x.ndim(); })
       .def_prop_ro("T", [](const Tensor& x) { return x.T(); })
       .def("numel", &Tensor::numel)
@@ -214,6 +214,18 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           "to_",
           [](nb::object self, nb::handle d) -> TensorObject { return nb::cast<Tensor&>(self).to_(to_device(d)), self; },
           nb::arg("device").none());
+
+  t.def(
+       "shard",
+       [](const Tensor& x, nb::handle d, std::optional<int64_t> axis) { return x.shard(to_device_list(d), axis); },
+       nb::arg("devices"), nb::arg("axis") = nb::none())
+      .def(
+          "shard_",
+          [](nb::object self, nb::handle d, std::optional<int64_t> axis) -> TensorObject {
+            return nb::cast<Tensor&>(self).shard_(to_device_list(d), axis), self;
+          },
+          nb::arg("devices"), nb::arg("axis") = nb::none())
+      .def("shard_like", &Tensor::shard_like, nb::arg("y"));
 
   // Creation. EXPR sees `shape` and `o`; MORE are the parameters between shape and device.
   const nb::object int32 = dtype_object(DType::Int32);

@@ -158,8 +158,10 @@ class Tensor {
   size_t ndim() const { return shape().size(); }
   int64_t numel() const { return shape().numel(); }
   int64_t size(int64_t dim) const;
-  /// Absent for constants, which have no storage.
+  /// Absent for constants, which have no storage. Names of several devices are joined by commas.
   std::optional<std::string> device() const;
+  /// The devices that it is on; none for constants.
+  std::vector<std::string> devices() const;
   int64_t element_size() const;
   int64_t nbytes() const { return numel() * element_size(); }
   bool is_floating_point() const { return is_float(dtype()); }
@@ -199,6 +201,17 @@ class Tensor {
   Tensor contiguous_backward() const;
   Tensor to(const std::optional<std::string>& to_device) const;
   Tensor& to_(const std::optional<std::string>& to_device);
+  /// On several devices: the whole on each, or cut into equal parts along `axis`. What is computed from it is computed
+  /// by each device for its part; to() brings a value back. One device: to().
+  /// errors: Runtime when it is on several devices already, or the axis does not divide by their number; Index; Value for
+  /// a device that is named twice
+  Tensor shard(std::span<const std::string> devices, std::optional<int64_t> axis = {}) const;
+  Tensor shard(std::initializer_list<std::string> devices, std::optional<int64_t> axis = {}) const {
+    return shard(std::span<const std::string>(devices.begin(), devices.size()), axis);
+  }
+  Tensor& shard_(std::span<const std::string> devices, std::optional<int64_t> axis = {});
+  /// On the devices of y, cut as y is.
+  Tensor shard_like(const Tensor& y) const;
 
   // ---- autograd
   /// Gradients of this scalar (or of the sum of this times `gradient`) with respect to targets; zeros where unreached.
@@ -503,6 +516,8 @@ class Tensor {
     if constexpr (std::is_same_v<T, uint64_t>) return weak_uint(v);
     return constant_int(static_cast<int64_t>(v), DType::WeakInt);
   }
+  Tensor moved(const UOp& value, const Tensor& grad) const;
+  Tensor& become(const Tensor& x);
   static Tensor weak_uint(uint64_t v);  // a uint64 when it does not fit into int64
   static Tensor weak_float(double v);
   std::shared_ptr<Impl> impl_;

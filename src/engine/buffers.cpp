@@ -2,6 +2,7 @@
 
 #include "base/flags.h"
 #include "ir/build.h"
+#include "schedule/multi.h"
 
 namespace whit::engine {
 
@@ -13,7 +14,8 @@ BufferPtr make_buffer(DType dtype, int64_t n_elems, std::string_view device, con
 }
 
 BufferPtr buffer_of(const UOp& b) {
-  WHIT_CHECK(b.op() == Op::Buffer, "memory of a {}", name(b.op()));
+  WHIT_CHECK(b.op() == Op::Buffer && !is_multi(b->device), "memory of a {} on {}", name(b.op()),
+             device_name(b->device));
   if (auto p = payload(b)) return std::static_pointer_cast<Buffer>(p);
   auto memory = make_buffer(b.dtype(), b.shape()[0], device_name(b->device));
   set_payload(b, memory);
@@ -28,6 +30,12 @@ UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory) {
   return b;
 }
 
+UOp same_memory(const UOp& b) {
+  std::vector<UOp> fresh;
+  for (const UOp& part : buffer_parts(b)) fresh.push_back(buffer_node(b.dtype(), b.shape()[0], buffer_of(part)));
+  return join_buffers(fresh);
+}
+
 UOp buffer_from_host(DType dtype, const void* data, int64_t n_elems, std::string_view device) {
   auto memory = make_buffer(dtype, n_elems, device);
   if (n_elems > 0) memory->copyin(data, memory->n_bytes());
@@ -40,10 +48,10 @@ UOp buffer_below(const UOp& view) {
   return n->op == Op::Buffer ? UOp(n) : UOp();
 }
 
-bool is_buffer_view(const UOp& u) {
-  const Node* n = u.node();
-  while (n->op == Op::Reshape) n = n->src()[0];
-  return n->op == Op::Buffer;
+bool is_buffer_view(const UOp& u) { return memory_of(u.node())->op == Op::Buffer; }
+const Node* memory_of(const Node* n) {
+  while (n->op == Op::Reshape || n->op == Op::Unshard) n = n->src()[0];
+  return n;
 }
 
 std::vector<std::byte> read_bytes(const UOp& view) {

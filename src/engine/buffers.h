@@ -14,18 +14,22 @@ BufferPtr make_buffer(DType dtype, int64_t n_elems, std::string_view device, con
 BufferPtr buffer_of(const UOp& buffer_node);
 /// A fresh BUFFER node over memory that exists: the number of bytes must be that of the elements.
 UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory);
+/// A fresh BUFFER node over the memory of another one, on as many devices.
+UOp same_memory(const UOp& buffer_node);
 /// A fresh BUFFER node, shape (n), with a copy of host data.
 UOp buffer_from_host(DType dtype, const void* data, int64_t n_elems, std::string_view device);
 template <class T>
 UOp buffer_from_host(DType dtype, const std::vector<T>& data, std::string_view device) {
   return buffer_from_host(dtype, data.data(), static_cast<int64_t>(data.size()), device);
 }
-/// The elements of a view of a BUFFER (RESHAPEs over it), or of the BUFFER itself, as bytes. Waits for the device.
+/// The elements of a view of a BUFFER (RESHAPEs over it) of one device, or of the BUFFER itself, as bytes. Waits for the device.
 std::vector<std::byte> read_bytes(const UOp& view);
 
 /// The BUFFER below a chain of movement ops, or null when something else is below.
 UOp buffer_below(const UOp& view);
-/// True for a BUFFER, maybe below RESHAPEs: a value that needs no computing.
+/// True for a BUFFER, maybe below RESHAPEs and UNSHARDs: a value that needs no computing.
 bool is_buffer_view(const UOp& u);
+/// What is below RESHAPEs and UNSHARDs.
+const Node* memory_of(const Node* n);
 
 }  // namespace whit::engine

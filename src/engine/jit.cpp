@@ -11,6 +11,7 @@
 #include "ir/build.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
+#include "schedule/multi.h"
 
 namespace whit::engine {
 namespace {
@@ -294,7 +295,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
   std::sort(g->written.begin(), g->written.end());
   g->written.erase(std::unique(g->written.begin(), g->written.end()), g->written.end());
   for (const UOp& node : impl_->written) {
-    const BufferPtr memory = buffer_of(node);
+    const BufferPtr memory = buffer_of(buffer_parts(node)[0]);
     if (fixed_number.contains(memory.get()) && !was_made(memory.get())) g->states.push_back({node, 0});
   }
   impl_->written.clear();
@@ -494,6 +495,7 @@ std::vector<CapturedGraph::FixedMemory> CapturedGraph::fixed_memory() const {
   }
   return out;
 }
+size_t CapturedGraph::n_inputs() const { return impl_->facts.size(); }
 bool CapturedGraph::writes_input(size_t number) const { return impl_->input_written[number] != 0; }
 void CapturedGraph::accept_readers() {
   for (auto& s : impl_->states) s.n_refs = s.node->refs.load(std::memory_order_relaxed);

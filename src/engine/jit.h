@@ -39,6 +39,7 @@ class CapturedGraph {
     bool is_written;
   };
   std::vector<FixedMemory> fixed_memory() const;
+  size_t n_inputs() const;
   bool writes_input(size_t number) const;
   /// The caller has seen to it that every reader of overwritten memory is computed: those that are there now are none.
   void accept_readers();

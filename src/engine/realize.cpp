@@ -17,6 +17,7 @@
 #include "ir/text.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
+#include "schedule/multi.h"
 
 namespace whit::engine {
 namespace {
@@ -72,6 +73,46 @@ UOp in_memory(const UOp& u) {
   return {};
 }
 
+// Graphs of one device each, for graphs that may be on several.
+struct Spread {
+  std::vector<UOp> roots{};     // of the schedule
+  std::vector<size_t> owner{};  // by those: number of the given root
+  std::vector<size_t> first{};  // by given root: number of its first one; one past the last at the end
+  std::vector<int64_t> axis{};  // by given root, of Shards
+};
+
+Spread spread(std::span<const UOp> given, bool is_moved) {
+  Spread s;
+  std::vector<Shards> all;
+  if (is_moved) {
+    all = split_devices(given);
+  } else {
+    for (const UOp& u : given) all.push_back({{u}, -1});
+  }
+  std::vector<NodeList> bases(given.size());
+  std::unordered_map<const Node*, size_t> owner_of;
+  for (size_t i = 0; i < given.size(); ++i) {
+    for (const UOp& p : all[i].parts) bases[i].push_back(memory_of(p.node()));
+    const auto first = owner_of.find(bases[i][0]);
+    const bool same = first != owner_of.end() && bases[first->second] == bases[i];
+    s.first.push_back(s.roots.size());
+    s.axis.push_back(all[i].axis);
+    for (size_t k = 0; k < bases[i].size(); ++k) {
+      const Node* const n = bases[i][k];
+      const size_t j = owner_of.try_emplace(n, i).first->second;
+      UOp& p = all[i].parts[k];
+      // Memory that only a part of another value lies in, or that was there before, is not to be shared.
+      const bool shared = j != i && !same && (bases[i].size() > 1 || bases[j].size() > 1);
+      if (n->op != Op::After && (shared || (n->op == Op::Buffer && p != given[i])))
+        p = UOp::make(Op::Contiguous, p.dtype(), {p});
+      s.roots.push_back(p);
+      s.owner.push_back(i);
+    }
+  }
+  s.first.push_back(s.roots.size());
+  return s;
+}
+
 BufferPtr make_memory(const ScheduleBuffer& b) { return make_buffer(b.dtype, b.n_elems, device_name(b.device)); }
 
 void print_schedule(const BoundSchedule& bound, double ms) {
@@ -86,7 +127,7 @@ void print_schedule(const BoundSchedule& bound, double ms) {
 }
 
 // Binds memory and runs. Gives the output buffers by slot.
-std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> wanted,
+std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> wanted, const Spread& roots,
                                const VariableValues& variables) {
   const Schedule& s = *bound.schedule;
   std::vector<CompileJob> jobs;
@@ -103,8 +144,8 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> 
   std::vector<BoundArg> args(s.buffers.size());
   Recorder* const recorder = current_recorder();
   std::vector<char> is_state(s.buffers.size(), 0);
-  for (size_t i = 0; i < wanted.size(); ++i)
-    if (wanted[i].op() == Op::After) is_state[static_cast<size_t>(s.roots[i])] = 1;
+  for (size_t i = 0; i < s.roots.size(); ++i)
+    if (wanted[roots.owner[i]].op() == Op::After) is_state[static_cast<size_t>(s.roots[i])] = 1;
   for (size_t i = 0; i < s.buffers.size(); ++i) {
     const ScheduleBuffer& b = s.buffers[i];
     BoundArg& a = args[i];
@@ -157,7 +198,7 @@ BoundSchedule schedule(std::span<const UOp> roots) {
   std::vector<UOp> pending;
   for (const UOp& r : roots)
     if (!in_memory(r)) pending.push_back(r);
-  return make_schedule(copy_ranges(pending), default_device_id());
+  return make_schedule(copy_ranges(spread(pending, true).roots), default_device_id());
 }
 
 std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& variables) {
@@ -199,10 +240,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
   }
   std::unordered_map<const Node*, UOp> replaced;
   std::vector<KeptCopy> copies;
-  for (const UOp& b : plan.kept) {
-    copies.push_back(keep_old_content(b));
-    replaced.emplace(b.node(), copies.back().fresh);
-  }
+  for (const UOp& b : plan.kept) replaced.emplace(b.node(), keep_old_content(b, copies));
   if (!replaced.empty()) {
     std::unordered_map<const Node*, UOp> map = replaced;
     for (const Node* n : toposort(to_schedule))
@@ -213,8 +251,10 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
     for (UOp& u : to_schedule) u = substitute(u, map);
   }
   BoundSchedule bound;
+  Spread spread_roots;
   try {
-    if (plan.has_copy) to_schedule = copy_ranges(to_schedule);
+    spread_roots = spread(to_schedule, plan.is_moved);
+    to_schedule = plan.is_moved ? copy_ranges(spread_roots.roots) : spread_roots.roots;
     bound = make_schedule(
         to_schedule, deviceless_only ? default_device_id() : [&] {
           for (const UOp& u : to_schedule)
@@ -222,7 +262,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
           return default_device_id();
         }());
   } catch (...) {
-    for (size_t i = 0; i < copies.size(); ++i) set_payload(plan.kept[i], copies[i].from);
+    for (const KeptCopy& c : copies) set_payload(c.node, c.from);
     throw;
   }
   print_schedule(bound, static_cast<double>(os::now_ns() - start) * 1e-6);
@@ -235,7 +275,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
       r->record(copy);
     }
   }
-  const std::vector<BufferPtr> outputs = execute(bound, wanted, variables);
+  const std::vector<BufferPtr> outputs = execute(bound, wanted, spread_roots, variables);
 
   // Memory that was overwritten gets a new node: the old one stands for the old content, and a later store of the same
   // expression must not find the node of this one.
@@ -247,7 +287,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
       b = where ? where : b.src(0);
     }
     if (b.op() != Op::Buffer) continue;
-    if (!replaced.contains(b.node())) replaced.emplace(b.node(), buffer_node(b.dtype(), b.shape()[0], buffer_of(b)));
+    if (!replaced.contains(b.node())) replaced.emplace(b.node(), same_memory(b));
     if (Recorder* r = current_recorder()) r->record_written(replaced.at(b.node()), b);
   }
   // Where the values are. Last states first: older ones are about to be recorded as what was copied from them.
@@ -256,18 +296,31 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
       if (const UOp view = memory_view(state, replaced)) set_realized(state, view);
   const Schedule& s = *bound.schedule;
   std::vector<UOp> output_nodes(outputs.size()), views;
-  std::unordered_map<const Node*, UOp> state_views;
+  std::unordered_map<const Node*, UOp> joined;  // by the first part
   for (size_t i = 0; i < wanted.size(); ++i) {
-    const ScheduleBuffer& b = s.buffers[static_cast<size_t>(s.roots[i])];
-    UOp view;
-    if (b.kind == ScheduleBuffer::Kind::Input) {
-      // Through a state, which is recorded by now, what was stored; else what the memory held before.
-      view = memory_view(wanted[i], {});
-      if (!view || !is_buffer_view(view)) view = reshape(bound.inputs[static_cast<size_t>(b.slot)], wanted[i].shape());
-    } else {
+    std::vector<UOp> parts;
+    bool is_input = true;
+    for (size_t r = spread_roots.first[i]; r < spread_roots.first[i + 1]; ++r) {
+      const ScheduleBuffer& b = s.buffers[static_cast<size_t>(s.roots[r])];
+      is_input &= b.kind == ScheduleBuffer::Kind::Input;
+      if (b.kind == ScheduleBuffer::Kind::Input) {
+        parts.push_back(bound.inputs[static_cast<size_t>(b.slot)]);
+        continue;
+      }
       UOp& node = output_nodes[static_cast<size_t>(b.slot)];
       if (!node) node = buffer_node(b.dtype, b.n_elems, outputs[static_cast<size_t>(b.slot)]);
-      view = reshape(node, wanted[i].shape());
+      parts.push_back(node);
+    }
+    // Through a state, which is recorded by now, what was stored; else what the memory held before.
+    UOp view = is_input ? memory_view(wanted[i], {}) : UOp();
+    if (!view || !is_buffer_view(view)) {
+      UOp& all = joined[parts[0].node()];
+      if (!all) all = join_buffers(parts);
+      const int64_t axis = spread_roots.axis[i];
+      Dims dims(wanted[i].shape().begin(), wanted[i].shape().end());
+      if (axis >= 0) dims[static_cast<size_t>(axis)] /= static_cast<int64_t>(parts.size());
+      view = reshape(all, dims);
+      if (axis >= 0) view = unshard(view, axis, static_cast<int64_t>(parts.size()));
     }
     if (view.dtype() != wanted[i].dtype()) view = cast(view, wanted[i].dtype());
     views.push_back(view);

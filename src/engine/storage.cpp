@@ -32,6 +32,13 @@ UOp rebuild(const UOp& chain, const UOp& base, bool drop_detach) {
 
 UOp apply_chain(const UOp& chain, const UOp& state) { return rebuild(chain, state, false); }
 
+int64_t shown_elems(const UOp& chain) {
+  int64_t n = chain.shape().numel();
+  for (const Node* k = chain.node(); k->op != Op::Param; k = k->src_begin()[0])
+    if (k->op == Op::Unshard) n /= k->arg.int_at(1);
+  return n;
+}
+
 void Storage::settle_recorded() const {
   UOp base = realized(state_);
   while (base && base.op() == Op::Reshape) base = base.src(0);
@@ -43,14 +50,17 @@ void Storage::store(const UOp& chain, const UOp& value) {
   for (const Node* n = chain.node(); n->op != Op::Param; n = n->src_begin()[0])
     WHIT_USER(n->op != Op::Expand, Runtime,
               "[assign] the target repeats elements (it was expanded to {}); clone it first", n->shape.str());
-  bool strided = false;
+  bool strided = false, cut = false;
   UOp base = chain;
-  for (; base.op() != Op::Param; base = base.src(0)) strided |= base.op() == Op::Window;
-  if (strided) {
+  for (; base.op() != Op::Param; base = base.src(0)) {
+    strided |= base.op() == Op::Window;
+    cut |= base.op() == Op::Unshard;
+  }
+  if (strided || cut) {
     // No part of the memory that movement ops alone could name: all of it is written, old values where they stay.
-    const UOp placed = transpose_chain(chain, base, value);
-    const UOp mask = transpose_chain(chain, base, broadcast_scalar(const_bool(true), chain.shape()));
-    const UOp all = where(mask, placed, state_);
+    const auto transposed = [&](const UOp& x) { return transpose_chain(chain, base, on_each(x, state_->device)); };
+    const UOp placed = transposed(value), mask = transposed(broadcast_scalar(const_bool(true), chain.shape()));
+    const UOp all = !strided && shown_elems(chain) == state_.shape().numel() ? placed : where(mask, placed, state_);
     state_ = UOp::make(Op::After, state_.dtype(), {state_, UOp::make(Op::Store, DType::Void, {state_, all})});
     ++version_;
     return;

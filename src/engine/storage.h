@@ -34,6 +34,8 @@ class Storage {
 UOp storage_param(DType dtype, int64_t n_elems);
 /// True for the ops that a view may be made of: movement without PAD, WINDOW, STACK; and DETACH.
 bool is_view_op(Op op);
+/// How many elements of a state a view shows, on each device.
+int64_t shown_elems(const UOp& chain);
 /// `chain` with its PARAM replaced by `state`.
 UOp apply_chain(const UOp& chain, const UOp& state);
 

@@ -5,6 +5,7 @@
 #include "engine/buffers.h"
 #include "ir/build.h"
 #include "schedule/graph.h"
+#include "schedule/multi.h"
 
 namespace whit::engine {
 namespace {
@@ -36,7 +37,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
       base[i] = base[number(n->src()[0])];
     }
     any_store |= n->op == Op::Store;
-    plan.has_copy |= n->op == Op::Copy;
+    plan.is_moved |= n->op == Op::Copy || is_multi(n->device);
   }
   if (!any_store) return plan;
 
@@ -125,13 +126,14 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   return plan;
 }
 
-KeptCopy keep_old_content(const UOp& b) {
-  KeptCopy k;
-  k.from = buffer_of(b);
-  k.to = Buffer::make(k.from->device_name(), k.from->n_bytes());
-  k.fresh = buffer_node(b.dtype(), b.shape()[0], k.from);
-  set_payload(b, k.to);
-  return k;
+UOp keep_old_content(const UOp& b, std::vector<KeptCopy>& copies) {
+  UOp fresh = same_memory(b);
+  for (const UOp& part : buffer_parts(b)) {
+    const BufferPtr from = buffer_of(part);
+    copies.push_back({part, from, Buffer::make(from->device_name(), from->n_bytes())});
+    set_payload(part, copies.back().to);
+  }
+  return fresh;
 }
 
 }  // namespace whit::engine

@@ -27,18 +27,19 @@ struct StorePlan {
   std::vector<UOp> states{};
   /// States of the graph that a later store of the graph ends.
   std::vector<UOp> ended{};
-  /// Data moves between devices somewhere.
-  bool has_copy = false;
+  /// Data moves between devices somewhere, or is on several.
+  bool is_moved = false;
 };
 
 /// Looks at references, so the caller must not hold handles of nodes below `roots`.
 StorePlan plan_stores(std::span<const UOp> roots);
 
-/// Does case (b) for one BUFFER: copies its memory and gives the old memory to a fresh node, which is returned.
+/// Does case (b) for one BUFFER: copies its memory and gives the old memory to a fresh node.
 struct KeptCopy {
-  UOp fresh{};  ///< BUFFER over the memory that is about to be overwritten
+  UOp node{};
   BufferPtr from{}, to{};
 };
-KeptCopy keep_old_content(const UOp& buffer_node);
+/// Returns the BUFFER over the memory that is about to be overwritten; the copies to make, one a device, are added.
+UOp keep_old_content(const UOp& buffer_node, std::vector<KeptCopy>& copies);
 
 }  // namespace whit::engine

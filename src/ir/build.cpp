@@ -130,6 +130,14 @@ UOp unwindow(const UOp& x, int64_t axis, int64_t n, int64_t stride, int64_t dila
   const int64_t a[] = {axis, n, stride, dilation};
   return move(Op::Unwindow, x, a);
 }
+UOp shard(const UOp& x, int64_t axis, int64_t n_devices) {
+  const int64_t a[] = {axis, n_devices};
+  return move(Op::Shard, x, a);
+}
+UOp unshard(const UOp& x, int64_t axis, int64_t n_devices) {
+  const int64_t a[] = {axis, n_devices};
+  return move(Op::Unshard, x, a);
+}
 UOp reduce_axes(const UOp& x, std::string_view monoid, std::span<const int64_t> axes) {
   if (axes.empty()) return x;
   SmallVec<Arg, 8> a{Arg(monoid)};

@@ -67,6 +67,8 @@ UOp shrink(const UOp& x, std::span<const int64_t> begin_end);
 UOp flip(const UOp& x, std::span<const int64_t> axes);
 UOp window(const UOp& x, int64_t axis, int64_t k, int64_t stride, int64_t dilation);
 UOp unwindow(const UOp& x, int64_t axis, int64_t n, int64_t stride, int64_t dilation);
+UOp shard(const UOp& x, int64_t axis, int64_t n_devices);
+UOp unshard(const UOp& x, int64_t axis, int64_t n_devices);
 UOp reduce_axes(const UOp& x, std::string_view monoid, std::span<const int64_t> axes);
 /// A scalar spread over a shape (RESHAPE to all ones, EXPAND).
 UOp broadcast_scalar(const UOp& scalar, std::span<const int64_t> dims);

@@ -96,6 +96,14 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
       out.pop_back();
       return out;
     }
+    case Op::Shard:
+    case Op::Unshard: {
+      const size_t axis = static_cast<size_t>(a[0]);
+      WHIT_CHECK(a.size() == 2 && axis < in.size() && a[1] > 1 && (op == Op::Unshard || in[axis] % a[1] == 0),
+                 "{} of {} axis {} by {}", name(op), in.str(), a[0], a[1]);
+      out[axis] = op == Op::Shard ? in[axis] / a[1] : mul(in[axis], a[1]);
+      return out;
+    }
     default:
       raise(ErrorKind::Internal, "not a unary movement op");
   }

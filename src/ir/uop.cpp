@@ -225,21 +225,37 @@ DeviceNames& device_names() {
 
 }  // namespace
 
+// Ids count from 1; the highest bit says that the name is of several devices. (The path of a DISK may have commas.)
+constexpr uint16_t kMultiBit = 1 << 15;
+
 uint16_t device_id(std::string_view name) {
   if (name.empty()) return 0;
+  const bool multi = name.find(',') != name.npos && !name.starts_with("DISK:");
   DeviceNames& d = device_names();
   std::lock_guard lock(d.mutex);
-  for (size_t i = 0; i < d.names.size(); ++i)
-    if (*d.names[i] == name) return static_cast<uint16_t>(i + 1);
-  d.names.push_back(std::make_unique<std::string>(name));
-  return static_cast<uint16_t>(d.names.size());
+  size_t i = 0;
+  while (i < d.names.size() && *d.names[i] != name) ++i;
+  if (i == d.names.size()) d.names.push_back(std::make_unique<std::string>(name));
+  return static_cast<uint16_t>((i + 1) | (multi ? kMultiBit : 0));
 }
 
 std::string_view device_name(uint16_t id) {
   if (id == 0) return {};
   DeviceNames& d = device_names();
   std::lock_guard lock(d.mutex);
-  return *d.names[id - 1];
+  return *d.names[(id & ~kMultiBit) - 1u];
+}
+
+std::vector<uint16_t> devices_of(uint16_t device) {
+  if (!is_multi(device)) return {device};
+  std::vector<uint16_t> out;
+  const std::string_view names = device_name(device);
+  for (size_t at = 0; at <= names.size();) {
+    const size_t comma = std::min(names.find(',', at), names.size());
+    out.push_back(device_id(names.substr(at, comma - at)));
+    at = comma + 1;
+  }
+  return out;
 }
 
 UOp UOp::make(Op op, DType dtype, std::span<const UOp> src, Arg arg) {

@@ -180,6 +180,11 @@ int64_t live_nodes();
 uint16_t device_id(std::string_view name);
 std::string_view device_name(uint16_t id);
 
+/// True for a name that joins those of several devices by commas: a value there is one on each of them.
+inline bool is_multi(uint16_t device) { return device >> 15; }
+/// The devices of such a name; of another one, itself.
+std::vector<uint16_t> devices_of(uint16_t device);
+
 /// Side data. set_payload is for fresh BUFFERs; set_realized replaces what was there.
 std::shared_ptr<void> payload(const UOp& buffer);
 void set_payload(const UOp& buffer, std::shared_ptr<void> p);

@@ -27,14 +27,12 @@ std::vector<Tensor> Optimizer::new_state() const {
   const DType dt = dtype_by_name(flag::OPTIM_DTYPE());
   std::vector<Tensor> out;
   int64_t n_all = 0;
-  const auto add = [&](const IntList& shape, const Tensor& like) {
-    out.push_back(Tensor::zeros(shape, {.device = like.device(), .dtype = dt}).is_param_(false));
-  };
   for (const Tensor& t : params) {
     n_all += t.numel();
-    if (!fused_) add(t.shape(), t);
+    if (!fused_) out.push_back(t.zeros_like({.dtype = dt}));
   }
-  if (fused_) add(n_all, params[0]);
+  if (fused_) out.push_back(Tensor::zeros(n_all, {.device = params[0].device(), .dtype = dt}));
+  for (Tensor& t : out) t.is_param_(false);
   return out;
 }
 

@@ -236,7 +236,8 @@ constexpr Row kRows[] = {
     {Op::Cmod,
      [](const UOp& n, const UOp& g) -> Grads { return {g, -times(g, alu(Op::Trunc, {divided(n.src(0), n.src(1))}))}; }},
     {Op::Reduce, reduce_row},
-    {OpSet{Op::Reshape, Op::Expand, Op::Permute, Op::Pad, Op::Shrink, Op::Flip, Op::Window, Op::Unwindow},
+    {OpSet{Op::Reshape, Op::Expand, Op::Permute, Op::Pad, Op::Shrink, Op::Flip, Op::Window, Op::Unwindow,
+           Op::Shard, Op::Unshard},
      [](const UOp& n, const UOp& g) -> Grads { return {transpose_movement(n, g)}; }},
     {Op::Stack, stack_row},
     {Op::Gather, gather_row},
@@ -282,6 +283,10 @@ std::vector<UOp> source_gradients(const UOp& node, const UOp& grad) {
   raise(ErrorKind::NotImplemented, fmt::format("[gradient] {} has no gradient", name(node.op())));
 }
 
+UOp on_each(const UOp& x, uint16_t device) {
+  return x->device || !is_multi(device) ? x : UOp::make(Op::Copy, x.dtype(), {x}, Arg(device_name(device)));
+}
+
 UOp transpose_movement(const UOp& n, const UOp& g) {
   const Shape& in = n.src(0).shape();
   switch (n.op()) {
@@ -320,6 +325,10 @@ UOp transpose_movement(const UOp& n, const UOp& g) {
       const auto a = n.arg().as_ints();
       return flip(g, a);
     }
+    case Op::Shard:
+      return unshard(g, n.arg().int_at(0), n.arg().int_at(1));
+    case Op::Unshard:
+      return shard(on_each(g, n->device), n.arg().int_at(0), n.arg().int_at(1));
     case Op::Window:
       return unwindow(g, n.arg().int_at(0), in[static_cast<size_t>(n.arg().int_at(0))], n.arg().int_at(2),
                       n.arg().int_at(3));

@@ -13,6 +13,8 @@ namespace whit {
 std::vector<UOp> source_gradients(const UOp& node, const UOp& grad);
 /// False for ops through which no gradient passes (comparisons, DETACH, integers ...).
 bool passes_gradient(const Node* node);
+/// A value without a device on several devices, as SHARD wants it; another one as it is.
+UOp on_each(const UOp& x, uint16_t device);
 /// What a linear movement op does backwards: `grad` has the shape of `node`, the result that of its source.
 UOp transpose_movement(const UOp& node, const UOp& grad);
 /// The same for a chain of movement ops down to `base`.

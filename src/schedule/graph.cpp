@@ -108,8 +108,8 @@ bool is_empty_value(const Node* n) {
 
 }  // namespace
 
-std::vector<UOp> prepare(std::span<const UOp> roots) {
-  const bool split = flag::SPLIT_REDUCEOP() != 0;
+std::vector<UOp> prepare(std::span<const UOp> roots, bool split_reduces) {
+  const bool split = split_reduces && flag::SPLIT_REDUCEOP() != 0;
   std::vector<UOp> done_roots(roots.begin(), roots.end());
   NodeIndex index;
   const NodeList order = collect(done_roots, index, is_realized);

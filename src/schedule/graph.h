@@ -44,7 +44,8 @@ struct Graph {
 NodeList collect(std::span<const UOp> roots, NodeIndex& index, bool (*stop)(const Node*) = nullptr);
 
 /// What a schedule works on: CALLs inlined, realised nodes replaced by their buffers, reduces over nothing and empty
-/// tensors turned into constants, big reduces split, identities (DETACH ..) removed. One new root for each old one.
-std::vector<UOp> prepare(std::span<const UOp> roots);
+/// tensors turned into constants, big reduces split (unless told not to), identities (DETACH ..) removed. One new root for
+/// each old one.
+std::vector<UOp> prepare(std::span<const UOp> roots, bool split_reduces = true);
 
 }  // namespace whit::sched

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ir/eval.h"
+#include "schedule/multi.h"
 #include "tensor/impl.h"
 
 namespace whit {
@@ -15,37 +16,48 @@ void check_sizes(const char* op, const IntList& shape) {
   for (const int64_t d : shape) WHIT_USER(d >= 0, Value, "[{}] negative size in shape {}", op, dims_str(shape));
 }
 
-TensorOptions like(const Tensor& x, const TensorOptions& o) {
+}  // namespace
+
+TensorOptions detail::like(const char* op, const Tensor& x, const TensorOptions& o) {
+  WHIT_USER(!o.device || x.devices().size() <= 1, Runtime, "[{}] a device is given, but the tensor is on {}", op,
+            *x.device());
   TensorOptions out = o;
   if (!out.dtype) out.dtype = x.dtype();
   if (!out.device) out.device = x.device();
   return out;
 }
 
-}  // namespace
-
 Tensor Tensor::empty(const IntList& shape, const TensorOptions& o) {
   check_sizes("empty", shape);
   const std::string dev = canonical_name(o.device.value_or(""));
-  return wrap_storage(fresh_buffer(o.dtype.value_or(default_float()), detail::prod(shape), dev), shape);
+  return fresh_tensor(o.dtype.value_or(default_float()), shape, dev);
 }
 
-Tensor Tensor::full(const IntList& shape, const Tensor& fill_value, const TensorOptions& o) {
+namespace {
+Tensor filled(const IntList& shape, const Tensor& fill_value, const TensorOptions& o, int64_t axis) {
   check_sizes("full", shape);
   WHIT_USER(fill_value.numel() == 1, Value, "[full] the fill value has shape {}; expected one element",
             fill_value.shape().str());
   const UOp v = shaped(cast_value(fill_value.uop(), o.dtype.value_or(fill_value.dtype())), Dims());
   const UOp all = broadcast_scalar(v, shape);
   if (!o.buffer) return wrap(all);
-  return stored(all, canonical_name(o.device.value_or("")));
+  return stored(all, canonical_name(o.device.value_or("")), axis);
+}
+}  // namespace
+
+Tensor Tensor::full(const IntList& shape, const Tensor& fill_value, const TensorOptions& o) {
+  return filled(shape, fill_value, o, -1);
 }
 Tensor Tensor::zeros(const IntList& shape, const TensorOptions& o) { return full(shape, 0.0, o); }
 Tensor Tensor::ones(const IntList& shape, const TensorOptions& o) { return full(shape, 1.0, o); }
-Tensor Tensor::empty_like(const TensorOptions& o) const { return empty(shape(), like(*this, o)); }
+Tensor Tensor::empty_like(const TensorOptions& o) const {
+  const TensorOptions all = like("empty_like", *this, o);
+  return fresh_tensor(*all.dtype, shape(), canonical_name(all.device.value_or("")), shard_axis(uop()));
+}
 Tensor Tensor::full_like(const Tensor& fill_value, const TensorOptions& o) const {
-  TensorOptions all = like(*this, o);
+  TensorOptions all = like("full_like", *this, o);
   if (is_weak(*all.dtype) || (!device() && !o.device)) all.buffer = false;
-  return full(shape(), fill_value, all);
+  return filled(shape(), fill_value, all, shard_axis(uop()));
 }
 Tensor Tensor::zeros_like(const TensorOptions& o) const { return full_like(0, o); }
 Tensor Tensor::ones_like(const TensorOptions& o) const { return full_like(1, o); }

@@ -4,6 +4,8 @@
 #include <unordered_map>
 
 #include "base/ptr_map.h"
+#include "engine/buffers.h"
+#include "schedule/multi.h"
 #include "tensor/impl.h"
 
 namespace whit {
@@ -30,9 +32,7 @@ class GraphNodes {
   explicit GraphNodes(const UOp& root) {
     for (const Node* n : toposort(root)) {
       in_graph_[n] = true;
-      UOp base = realized(UOp(n));
-      while (base && base.op() == Op::Reshape) base = base.src(0);
-      if (base) in_memory_[base.node()] = UOp(n);
+      if (const UOp where = realized(UOp(n))) in_memory_[engine::memory_of(where.node())] = UOp(n);
     }
   }
   /// Null when the graph does not have it.
@@ -95,7 +95,7 @@ const Tensor& Tensor::backward(const Tensor& gradient) const {
   for (size_t i = 0; i < found.size(); ++i) {
     if (!grads[i]) continue;
     Tensor g = wrap(grads[i]);
-    if (!grads[i]->device) g = g.clone(found[i].device());
+    if (!grads[i]->device) g = stored(grads[i], *found[i].device(), shard_axis(nodes[i]));
     Tensor have = found[i].grad();
     if (have.defined()) {
       have.assign(have + g);

@@ -53,9 +53,14 @@ inline UOp shaped(const UOp& x, std::initializer_list<int64_t> dims) {
 /// Fresh memory on a device, not written yet: a flat BUFFER.
 UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device);
 /// A tensor over a storage whose flat state is `state`.
-Tensor wrap_storage(UOp state, std::span<const int64_t> dims);
-/// x stored into fresh memory of a device.
-Tensor stored(const UOp& x, std::string_view device);
+/// A tensor over a storage whose flat state is `state`; `axis`: the state is the part of each device of that axis.
+Tensor wrap_storage(UOp state, std::span<const int64_t> dims, int64_t axis = -1);
+/// A tensor for a value in memory (RESHAPEs and UNSHARDs over a BUFFER).
+Tensor memory_tensor(const UOp& view);
+/// Fresh memory of a device, or of several: cut along `axis`, or whole on each (-1).
+Tensor fresh_tensor(DType dtype, std::span<const int64_t> dims, std::string_view device, int64_t axis = -1);
+/// x stored into such.
+Tensor stored(const UOp& x, std::string_view device, int64_t axis = -1);
 /// A new pure tensor.
 inline Tensor wrap(UOp value) { return Tensor(std::make_shared<Tensor::Impl>(std::move(value))); }
 /// CAST, folded for constants and of their broadcasts.
@@ -75,7 +80,9 @@ const Tensor& must_be_defined(const char* op, const Tensor& x);
 std::string_view device_of(const UOp& x);
 /// The device of tensors that name none; opens nothing.
 std::string default_device_name();
-/// The one spelling of a device's name; the default device for "".
+/// Options with the dtype and the device of x where they name none. errors: Runtime for a device when x is on several
+TensorOptions like(const char* op, const Tensor& x, const TensorOptions& o);
+/// The one spelling of a device's name, or of several joined by commas; the default device for "".
 std::string canonical_name(const std::string& device);
 /// x on a device, where it is computed: itself when it is there, else COPY.
 UOp on_device(const UOp& x, std::string_view device);

@@ -6,6 +6,7 @@
 #include "base/flags.h"
 #include "engine/buffers.h"
 #include "engine/jit.h"
+#include "schedule/multi.h"
 #include "tensor/impl.h"
 
 namespace whit {
@@ -22,17 +23,28 @@ std::string describe(const Shape& shape, DType dtype, uint16_t device) {
   return fmt::format("{} of {} on {}", name(dtype), shape.str(), device_name(device));
 }
 
-// Where the inputs lie.
+// Where the inputs lie. An input on several devices has a place on each.
 struct Placed {
-  std::vector<UOp> memory;                // BUFFERs below RESHAPEs
-  std::vector<const Buffer*> allocation;  // of them
-  std::vector<const Buffer*> shown;  // by input: the memory that it is a view of, when `memory` is a copy of that view
+  std::vector<UOp> memory;                // by place: BUFFER below RESHAPEs
+  std::vector<size_t> input;              // by place: number of the input
+  std::vector<const Buffer*> allocation;  // by place
+  std::vector<const Buffer*> shown;  // by place: the memory that it is a view of, when `memory` is a copy of that view
+  std::vector<UOp> whole;            // by input: null, or the view of all places when there are several
+  std::vector<char> is_copied;       // by input
   bool any_copied = false;
 };
 
-UOp base_of(UOp u) {
-  while (u.op() == Op::Reshape) u = u.src(0);
-  return u;
+UOp base_of(const UOp& u) { return UOp(engine::memory_of(u.node())); }
+
+std::vector<UOp> places_of(const UOp& view) {
+  return is_multi(view->device) ? split_devices(std::span(&view, 1))[0].parts : std::vector<UOp>{view};
+}
+
+template <class Fn>
+bool any_memory(const UOp& buffer_node, Fn&& fn) {
+  for (const UOp& part : buffer_parts(buffer_node))
+    if (fn(engine::buffer_of(part).get())) return true;
+  return false;
 }
 
 const Buffer* allocation_of(const UOp& buffer_node) {
@@ -43,7 +55,8 @@ const Buffer* allocation_of(const UOp& buffer_node) {
 // A realised tensor as a whole BUFFER. A view of part of one is copied; a tensor without elements has none to run for.
 UOp whole_buffer(const Tensor& t) {
   const UOp u = t.uop();
-  if (base_of(u).op() == Op::Buffer) return u;
+  const std::vector<UOp> places = engine::is_buffer_view(u) ? places_of(u) : std::vector<UOp>{u};
+  if (std::all_of(places.begin(), places.end(), engine::is_buffer_view)) return u;
   if (t.numel() == 0) return detail::shaped(detail::fresh_buffer(t.dtype(), 0, *t.device()), t.shape());
   return t.contiguous().realize().uop();
 }
@@ -59,10 +72,16 @@ Placed in_memory(std::span<const Tensor> inputs) {
   for (const Tensor& t : inputs) {
     UOp u = whole_buffer(t);
     const bool copied = t.numel() != 0 && u != t.uop();
-    out.shown.push_back(copied ? allocation_of(t.impl()->storage->state()) : nullptr);
     out.any_copied |= copied;
-    out.allocation.push_back(allocation_of(base_of(u)));
-    out.memory.push_back(std::move(u));
+    out.is_copied.push_back(copied);
+    const std::vector<UOp> places = places_of(u);
+    for (size_t k = 0; k < places.size(); ++k) {
+      out.input.push_back(out.whole.size());
+      out.shown.push_back(copied ? allocation_of(buffer_parts(t.impl()->storage->state())[k]) : nullptr);
+      out.allocation.push_back(allocation_of(base_of(places[k])));
+      out.memory.push_back(places[k]);
+    }
+    out.whole.push_back(places.size() > 1 ? u : UOp());
   }
   return out;
 }
@@ -81,7 +100,7 @@ void check_copies(const engine::CapturedGraph& g, const Placed& in) {
         !written, Jit,
         "[jit] input {} is a view of part of a memory that the captured function writes; pass the whole of it, or a "
         "clone()",
-        i);
+        in.input[i]);
   }
 }
 
@@ -89,13 +108,15 @@ void check_copies(const engine::CapturedGraph& g, const Placed& in) {
 class Stand {
  public:
   Stand(std::span<const Tensor> inputs, const Placed& in) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (!in.shown[i]) continue;
+    for (size_t p = 0; p < in.memory.size(); ++p) {
+      const size_t i = in.input[p];
+      if (!in.is_copied[i] || (p > 0 && in.input[p - 1] == i)) continue;
       Tensor::Impl& t = *inputs[i].impl();
       if (std::any_of(saved_.begin(), saved_.end(), [&](const Saved& s) { return s.owner.get() == &t; })) continue;
-      saved_.push_back({inputs[i].impl(), t.value, t.storage, std::make_shared<Storage>(base_of(in.memory[i]))});
-      t.value = detail::shaped(storage_param(t.value.dtype(), t.value.shape().numel()), t.value.shape());
-      t.storage = saved_.back().stand;
+      const Tensor stand = detail::memory_tensor(in.whole[i] ? in.whole[i] : in.memory[p]);
+      saved_.push_back({inputs[i].impl(), t.value, t.storage, stand.impl()->storage});
+      t.value = stand.impl()->value;
+      t.storage = stand.impl()->storage;
     }
   }
   ~Stand() {
@@ -154,12 +175,6 @@ std::vector<Tensor> live_if(Fn&& wanted) {
   return out;
 }
 
-Tensor from_memory(UOp view) {
-  UOp base = view;
-  while (base.op() == Op::Reshape) base = base.src(0);
-  return detail::wrap_storage(base, view.shape());
-}
-
 }  // namespace
 
 struct TinyJit::Captured {
@@ -170,7 +185,7 @@ struct TinyJit::Captured {
   // reader of memory that the graph overwrites is computed before a replay, so that it shows what it was made from; a
   // store that waits is done before a replay that reads the memory.
   struct Watch {
-    UOp node;
+    UOp node, part;  // one of several devices, or the node again
     BufferPtr memory;
     uint32_t n_refs;
     int64_t n_uses;
@@ -178,38 +193,55 @@ struct TinyJit::Captured {
   };
   std::vector<Watch> watches;
   std::unordered_map<const Buffer*, bool> memory;  // used in place; is written
-  // Results that are tensors from before the capture, or inputs, are these again.
-  struct Same {
-    UOp chain{};
+  struct Result {
+    UOp chain{};  // over the PARAM of a storage
+    size_t n_places = 1;
+    // Tensors from before the capture, or inputs, are these again.
+    UOp same_chain{};
     std::weak_ptr<Storage> storage{};
+    UOp node{};  // of the state, when it is on several devices
     int64_t input = -1;
   };
-  std::vector<Same> same;
+  std::vector<Result> results;
   bool writes_inputs = false;
 
   void start_watch();
-  bool has_changed(std::span<const UOp> in) const;
-  void settle(std::span<const Tensor> inputs);
+  bool has_changed(const Placed& in) const;
+  void settle(const Placed& in);
+  Tensor result(size_t number, const std::shared_ptr<Storage>& storage, std::span<const UOp> places) const;
 };
+
+Tensor TinyJit::Captured::result(size_t number, const std::shared_ptr<Storage>& storage,
+                                 std::span<const UOp> places) const {
+  const Result& r = results[number];
+  if (storage && r.same_chain && shown_elems(r.same_chain) == storage->state().shape().numel())
+    return Tensor(std::make_shared<Tensor::Impl>(r.same_chain, storage));
+  std::vector<UOp> parts;
+  for (const UOp& p : places) parts.push_back(base_of(p));
+  const UOp node = r.node && buffer_parts(r.node) == parts ? r.node : join_buffers(parts);
+  return Tensor(std::make_shared<Tensor::Impl>(r.chain, std::make_shared<Storage>(node)));
+}
 
 void TinyJit::Captured::start_watch() {
   watches.clear();
   if (memory.empty()) {
     for (const auto& f : graph->fixed_memory()) memory[f.memory.get()] = f.is_written;
-    for (size_t i = 0; i < inputs.size(); ++i) writes_inputs |= graph->writes_input(i);
+    for (size_t i = 0; i < graph->n_inputs(); ++i) writes_inputs |= graph->writes_input(i);
   }
   {
     std::unordered_map<const Storage*, char> seen;
     for (const Tensor& t : detail::live_tensors()) {
       const auto& s = t.impl()->storage;
       if (!s || s->state().op() != Op::Buffer || !seen.try_emplace(s.get(), 1).second) continue;
-      const BufferPtr b = engine::buffer_of(s->state());
-      if (!memory.contains(b.get())) continue;
-      const auto it = std::find_if(watches.begin(), watches.end(), [&](const Watch& w) { return w.memory == b; });
-      if (it == watches.end()) {
-        watches.push_back({s->state(), b, 0, 0, true});
-      } else {
-        it->sure = false;
+      for (const UOp& part : buffer_parts(s->state())) {
+        const BufferPtr b = engine::buffer_of(part);
+        if (!memory.contains(b.get())) continue;
+        const auto it = std::find_if(watches.begin(), watches.end(), [&](const Watch& w) { return w.memory == b; });
+        if (it == watches.end()) {
+          watches.push_back({s->state(), part, b, 0, 0, true});
+        } else {
+          it->sure = false;
+        }
       }
     }
   }
@@ -220,33 +252,36 @@ void TinyJit::Captured::start_watch() {
   graph->accept_readers();
 }
 
-bool TinyJit::Captured::has_changed(std::span<const UOp> in) const {
-  for (size_t i = 0; writes_inputs && i < in.size(); ++i) {
+bool TinyJit::Captured::has_changed(const Placed& in) const {
+  for (size_t i = 0; writes_inputs && i < in.memory.size(); ++i) {
     if (!graph->writes_input(i)) continue;
-    // Known are `in` and the tensor's storage, with RESHAPEs between that are here for `in` alone.
-    const Node* n = in[i].node();
-    for (; n->op == Op::Reshape; n = n->src()[0])
+    // Known are `in` and the tensor's storage, with views between that are here for `in` alone.
+    const UOp& whole = in.whole[in.input[i]];
+    const Node* n = (whole ? whole : in.memory[i]).node();
+    for (; n->op == Op::Reshape || n->op == Op::Unshard; n = n->src()[0])
       if (n->refs.load(std::memory_order_relaxed) > 1) return true;
     if (n->refs.load(std::memory_order_relaxed) > 2) return true;
   }
   return std::any_of(watches.begin(), watches.end(), [](const Watch& w) {
-    return !w.sure || !has_payload(w.node, w.memory.get()) ||
+    return !w.sure || !has_payload(w.part, w.memory.get()) ||
            w.node->refs.load(std::memory_order_relaxed) != w.n_refs || w.memory.use_count() != w.n_uses;
   });
 }
 
-void TinyJit::Captured::settle(std::span<const Tensor> in) {
+void TinyJit::Captured::settle(const Placed& in) {
   std::unordered_map<const Buffer*, char> overwritten;
   for (const auto& [b, is_written] : memory)
     if (is_written) overwritten[b] = 1;
-  for (size_t i = 0; i < in.size(); ++i)
-    if (graph->writes_input(i) && in[i].numel() != 0) overwritten[engine::buffer_of(base_of(in[i].uop())).get()] = 1;
+  for (size_t i = 0; i < in.memory.size(); ++i)
+    if (graph->writes_input(i)) overwritten[engine::buffer_of(base_of(in.memory[i])).get()] = 1;
   std::vector<Tensor> all = that_reach(
-      live_if(has_pending_store), [&](const Node* n) { return memory.contains(engine::buffer_of(UOp(n)).get()); },
+      live_if(has_pending_store),
+      [&](const Node* n) { return any_memory(UOp(n), [&](const Buffer* b) { return memory.contains(b); }); },
       not_realised);
   std::vector<Tensor> readers = that_reach(
       live_if([](const Tensor::Impl& t) { return !t.storage && is_pending(t); }),
-      [&](const Node* n) { return overwritten.contains(engine::buffer_of(UOp(n)).get()); }, not_realised);
+      [&](const Node* n) { return any_memory(UOp(n), [&](const Buffer* b) { return overwritten.contains(b); }); },
+      not_realised);
   for (Tensor& t : readers) all.push_back(std::move(t));
   Tensor::realize_all(all);
   all.clear();
@@ -279,19 +314,17 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
     }
     const Placed in = in_memory(inputs);
     check_copies(*captured_->graph, in);
-    if (captured_->has_changed(in.memory)) captured_->settle(inputs);
+    if (captured_->has_changed(in)) captured_->settle(in);
     captured_->graph->accept_readers();
     const std::vector<UOp> done = captured_->graph->replay(in.memory);
     std::vector<Tensor> out;
-    out.reserve(done.size());
-    for (size_t i = 0; i < done.size(); ++i) {
-      const Captured::Same& same = captured_->same[i];
-      const auto storage = same.input < 0 ? same.storage.lock()
-                           : in.shown[static_cast<size_t>(same.input)]
-                               ? nullptr
-                               : inputs[static_cast<size_t>(same.input)].impl()->storage;
-      const bool whole = same.chain && storage && storage->state().shape().numel() == same.chain.shape().numel();
-      out.push_back(whole ? Tensor(std::make_shared<Tensor::Impl>(same.chain, storage)) : from_memory(done[i]));
+    out.reserve(captured_->results.size());
+    size_t place = 0;
+    for (const Captured::Result& r : captured_->results) {
+      const auto i = static_cast<size_t>(r.input);
+      const auto storage = r.input < 0 ? r.storage.lock() : in.is_copied[i] ? nullptr : inputs[i].impl()->storage;
+      out.push_back(captured_->result(out.size(), storage, std::span(done).subspan(place, r.n_places)));
+      place += r.n_places;
     }
     ++cnt_;
     return out;
@@ -306,7 +339,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
             "[jit] a function with a jit of its own was called while another one is captured");
   auto fresh = std::make_unique<Captured>();
   Placed in = in_memory(inputs);
-  for (const UOp& u : in.memory) fresh->inputs.push_back({u.shape(), u.dtype(), u->device});
+  for (const Tensor& t : inputs) fresh->inputs.push_back({t.shape(), t.dtype(), device_id(*t.device())});
 
   // What waits to be stored belongs to the time before; values that wait may read what the function overwrites.
   Tensor::realize_all(live_if(has_pending_store));
@@ -326,6 +359,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
     const Stand stand(inputs, in);
     engine::Capture capture(in.memory);
     in.memory.clear();  // a reference would look like a reader of what the function overwrites
+    in.whole.clear();
     out = body(inputs);
     std::vector<Tensor> all = out;
     for (Tensor& t : live_if(has_pending_store)) {
@@ -338,14 +372,19 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
     for (const Tensor& t : out) {
       WHIT_USER(t.device() && !is_weak(t.dtype()), Jit,
                 "[jit] a result is a constant without memory; return tensors that are computed on a device");
-      results.push_back(whole_buffer(t));
-      Captured::Same& same = fresh->same.emplace_back();
+      const UOp whole = whole_buffer(t);
+      Captured::Result& r = fresh->results.emplace_back();
+      r.chain = detail::memory_tensor(whole).impl()->value;
+      const size_t before = results.size();
+      for (const UOp& place : places_of(whole)) results.push_back(place);
+      r.n_places = results.size() - before;
       const auto& storage = t.impl()->storage;
       if (!storage || !storages.contains(storage.get())) continue;
-      for (size_t i = 0; i < inputs.size() && same.input < 0; ++i)
-        if (inputs[i].impl()->storage == storage) same.input = static_cast<int64_t>(i);
-      same.chain = t.impl()->value;
-      same.storage = storage;
+      for (size_t i = 0; i < inputs.size() && r.input < 0; ++i)
+        if (inputs[i].impl()->storage == storage) r.input = static_cast<int64_t>(i);
+      r.same_chain = t.impl()->value;
+      r.storage = storage;
+      if (r.n_places > 1) r.node = base_of(whole);
     }
     fresh->graph = capture.finish(results);
     check_copies(*fresh->graph, in);

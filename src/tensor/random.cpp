@@ -9,6 +9,7 @@
 
 #include "base/flags.h"
 #include "base/sha256.h"
+#include "schedule/multi.h"
 #include "tensor/impl.h"
 
 namespace whit {
@@ -94,6 +95,16 @@ Tensor bits_to_rand(const Tensor& bits, DType dt, const IntList& shape) {
 
 }  // namespace
 
+namespace {
+// Each of several devices keeps its part of random numbers, as it does of y.
+Tensor cut_like(const Tensor& x, const Tensor& y) {
+  const int64_t axis = shard_axis(y.uop());
+  if (axis < 0) return x;
+  const auto n = static_cast<int64_t>(y.devices().size());
+  return wrap(unshard(shard(x.uop(), axis, n), axis, n)).contiguous();
+}
+}  // namespace
+
 void Tensor::manual_seed(uint64_t seed) {
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
@@ -142,9 +153,11 @@ Tensor Tensor::rand(const IntList& shape, const TensorOptions& o) {
   const DType dt = o.dtype.value_or(default_float());
   check_float("rand", dt);
   for (const int64_t d : shape) WHIT_USER(d >= 0, Value, "[rand] negative size in shape {}", dims_str(shape));
-  const std::string dev = canonical_name(o.device.value_or(""));
+  const std::string all = canonical_name(o.device.value_or(""));
   const int64_t n = detail::prod(shape);
-  if (n == 0) return zeros(shape, {.device = dev, .dtype = dt});
+  if (n == 0) return zeros(shape, {.device = all, .dtype = dt});
+  const std::string dev =
+      all.substr(0, all.starts_with("DISK:") ? all.npos : all.find(','));  // draws for the others too
   const int64_t num = (n * n_bytes(dt) + 3) / 4;
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
@@ -155,7 +168,8 @@ Tensor Tensor::rand(const IntList& shape, const TensorOptions& o) {
   stream.is_used = true;
   const Tensor step = constant_int(num, DType::UInt64);
   stream.counter.assign(stream.counter + step);
-  return bits_to_rand(words(stream.key, stream.counter - step, num), dt, shape).contiguous();
+  const Tensor at = stream.counter - step;
+  return bits_to_rand(words(stream.key.to(all), at.to(all), num), dt, shape).contiguous();
 }
 
 Tensor Tensor::randn(const IntList& shape, const TensorOptions& o) {
@@ -213,10 +227,10 @@ Tensor Tensor::randperm(int64_t n, const TensorOptions& o) {
   return rand(n, {.device = o.device}).argsort().cast(o.dtype.value_or(DType::Int32));
 }
 Tensor Tensor::rand_like(const TensorOptions& o) const {
-  return rand(shape(), {.device = o.device ? o.device : device(), .dtype = o.dtype.value_or(dtype())});
+  return cut_like(rand(shape(), like("rand_like", *this, o)), *this);
 }
 Tensor Tensor::randn_like(const TensorOptions& o) const {
-  return randn(shape(), {.device = o.device ? o.device : device(), .dtype = o.dtype.value_or(dtype())});
+  return cut_like(randn(shape(), like("randn_like", *this, o)), *this);
 }
 
 Tensor Tensor::multinomial(int64_t num_samples, bool replacement) const {

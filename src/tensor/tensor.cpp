@@ -1,14 +1,17 @@
 // The handle: what a tensor is, its memory, reading and writing it.
 #include <cstring>
 #include <mutex>
+#include <set>
 
 #include "base/flags.h"
 #include "base/os.h"
+#include "base/text.h"
 #include "engine/buffers.h"
 #include "engine/jit.h"
 #include "ir/eval.h"
 #include "runtime/buffer.h"
 #include "runtime/device.h"
+#include "schedule/multi.h"
 #include "tensor/impl.h"
 
 namespace whit {
@@ -103,7 +106,16 @@ std::vector<Tensor> live_tensors() {
 std::string_view device_of(const UOp& x) { return device_name(x->device); }
 std::string default_device_name() { return default_device(); }
 std::string canonical_name(const std::string& device) {
-  return device.empty() ? default_device_name() : canonical_device(device);
+  if (device.empty()) return default_device_name();
+  if (!is_multi(device_id(device))) return canonical_device(device);
+  std::string all;
+  std::set<std::string> seen;
+  for (const uint16_t d : devices_of(device_id(device))) {
+    const std::string one = canonical_device(device_name(d));
+    WHIT_USER(seen.insert(one).second, Value, "[device] {} is named twice in {}", one, device);
+    all += (all.empty() ? "" : ",") + one;
+  }
+  return all;
 }
 
 const Tensor& must_be_defined(const char* op, const Tensor& x) {
@@ -114,19 +126,40 @@ const Tensor& must_be_defined(const char* op, const Tensor& x) {
 UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device) {
   WHIT_USER(!is_weak(dtype), Runtime, "[storage] {} has no width, so it cannot be stored", name(dtype));
   UOp b = buffer(dtype, n_elems, device);
-  set_payload(b, engine::make_buffer(dtype, n_elems, device));
+  for (const UOp& part : buffer_parts(b)) engine::buffer_of(part);
   return b;
 }
 
-Tensor wrap_storage(UOp state, std::span<const int64_t> dims) {
-  UOp chain = shaped(storage_param(state.dtype(), state.shape()[0]), dims);
+Tensor wrap_storage(UOp state, std::span<const int64_t> dims, int64_t axis) {
+  const UOp flat = storage_param(state.dtype(), state.shape()[0]);
+  UOp chain;
+  if (axis < 0) {
+    chain = shaped(flat, dims);
+  } else {
+    const auto n = static_cast<int64_t>(devices_of(state->device).size());
+    Dims own(dims.begin(), dims.end());
+    own[static_cast<size_t>(axis)] /= n;
+    chain = unshard(shaped(flat, own), axis, n);
+  }
   return Tensor(std::make_shared<Tensor::Impl>(std::move(chain), std::make_shared<Storage>(std::move(state))));
 }
 
-Tensor stored(const UOp& x, std::string_view device) {
+Tensor memory_tensor(const UOp& view) {
+  const UOp base(engine::memory_of(view.node()));
+  const UOp flat = storage_param(base.dtype(), base.shape()[0]);
+  return Tensor(std::make_shared<Tensor::Impl>(shaped(substitute(view, {{base.node(), flat}}), view.shape()),
+                                               std::make_shared<Storage>(base)));
+}
+
+Tensor fresh_tensor(DType dtype, std::span<const int64_t> dims, std::string_view device, int64_t axis) {
+  const int64_t n = detail::prod(dims);
+  const auto n_parts = axis < 0 ? 1 : static_cast<int64_t>(devices_of(device_id(device)).size());
+  return wrap_storage(fresh_buffer(dtype, n / n_parts, device), dims, axis);
+}
+
+Tensor stored(const UOp& x, std::string_view device, int64_t axis) {
   const UOp value = cast_value(x, strong_dtype(x.dtype(), default_int(), default_float()));
-  const UOp b = fresh_buffer(value.dtype(), x.shape().numel(), device);
-  Tensor out = wrap_storage(b, x.shape());
+  Tensor out = fresh_tensor(value.dtype(), x.shape(), device, axis);
   if (x.shape().numel() == 0) return out;
   out.impl()->storage->store(out.impl()->value, on_device(value, device));
   return out;
@@ -190,6 +223,12 @@ std::optional<std::string> Tensor::device() const {
   if (!u->device) return std::nullopt;
   return std::string(device_of(u));
 }
+std::vector<std::string> Tensor::devices() const {
+  std::vector<std::string> out;
+  if (const auto all = device())
+    for (const uint16_t d : devices_of(device_id(*all))) out.emplace_back(device_name(d));
+  return out;
+}
 int64_t Tensor::element_size() const { return n_bytes(dtype()); }
 bool Tensor::is_param() const { return impl_->is_param; }
 Tensor& Tensor::is_param_(bool is_param) {
@@ -223,16 +262,16 @@ void Tensor::realize_all(std::span<const Tensor> tensors) {
   if (roots.empty()) return;
   const std::vector<UOp> done = run_values(roots);
   for (size_t k = 0; k < done.size(); ++k) {
-    UOp base = done[k];
-    while (base.op() == Op::Reshape) base = base.src(0);
-    WHIT_CHECK(base.op() == Op::Buffer && base.shape().numel() == roots[k].shape().numel(),
-               "realize gave {} of {} for {}", name(base.op()), base.shape().str(), roots[k].shape().str());
+    const UOp base(engine::memory_of(done[k].node()));
+    WHIT_CHECK(base.op() == Op::Buffer && done[k].shape() == roots[k].shape(), "realize gave {} of {} for {}",
+               name(base.op()), done[k].shape().str(), roots[k].shape().str());
     Impl& i = *owners[k];
     if (i.storage) {
       i.storage->settle(base);
     } else {
-      i.value = shaped(storage_param(base.dtype(), base.shape()[0]), roots[k].shape());
-      i.storage = std::make_shared<Storage>(base);
+      const Tensor in_memory = memory_tensor(done[k]);
+      i.value = in_memory.impl_->value;
+      i.storage = in_memory.impl_->storage;
     }
   }
 }
@@ -255,6 +294,7 @@ void Tensor::copy_to(void* host, size_t n) const {
   WHIT_USER(n == want, Value, "[copy_to] the destination has {} bytes; expected {}", n, want);
   if (n == 0) return;
   WHIT_USER(!engine::is_capturing(), Jit, "[jit] data of a tensor is read while a function is captured");
+  if (const auto on = t.devices(); on.size() > 1) return t.to(on[0]).copy_to(host, n);
   if (const UOp c = t.impl_->storage ? UOp() : base_const(t.impl_->value)) {
     const Scalar v = scalar_of(c);
     for (int64_t i = 0; i < t.numel(); ++i) write_element(t.dtype(), host, i, v);
@@ -348,7 +388,11 @@ Tensor& Tensor::assign(const Tensor& x) {
   if (is_same(x)) return *this;
   if (is_weak(dtype())) impl_ = clone().impl_;
   UOp v = x.uop();
-  if (v == uop()) return *this;
+  const UOp now = uop();
+  if (v == now) return *this;
+  WHIT_USER(v.op() != Op::Unshard || now.op() != Op::Unshard || v.arg().int_at(0) == now.arg().int_at(0), Runtime,
+            "[assign] the value is cut along axis {}, the target along axis {}", v.arg().int_at(0),
+            now.arg().int_at(0));
   if (is_weak(v.dtype()) && least_upper_dtype(v.dtype(), dtype()) == dtype()) v = cast_value(v, dtype());
   WHIT_USER(v.dtype() == dtype(), Runtime, "[assign] the value is {}, the target is {}", name(v.dtype()),
             name(dtype()));
@@ -389,7 +433,7 @@ Tensor& Tensor::replace(const Tensor& x) {
 
 Tensor Tensor::clone(const std::optional<std::string>& to_device) const {
   const std::string dev = to_device ? canonical_name(*to_device) : device().value_or(default_device_name());
-  Tensor out = stored(uop(), dev);
+  Tensor out = stored(uop(), dev, to_device ? -1 : shard_axis(uop()));
   out.impl_->is_param = impl_->is_param;
   if (impl_->grad.defined()) out.impl_->grad = impl_->grad.clone(to_device);
   return out;
@@ -408,22 +452,52 @@ Tensor Tensor::contiguous() const {
 }
 Tensor Tensor::contiguous_backward() const { return alu1(Op::ContiguousBackward, *this); }
 
+// Like this, with another value.
+Tensor Tensor::moved(const UOp& value, const Tensor& grad) const {
+  Tensor out = wrap(value);
+  out.impl_->is_param = impl_->is_param;
+  out.impl_->grad = grad;
+  return out;
+}
+
 Tensor Tensor::to(const std::optional<std::string>& to_device) const {
   const auto here = device();
   const std::string dev = canonical_name(to_device.value_or(""));
   if (!here || *here == dev) return *this;
-  Tensor out = wrap(on_device(uop(), dev));
-  out.impl_->is_param = impl_->is_param;
-  if (impl_->grad.defined()) out.impl_->grad = impl_->grad.to(dev);
-  return out;
+  return moved(on_device(uop(), dev), impl_->grad.defined() ? impl_->grad.to(dev) : Tensor());
 }
-Tensor& Tensor::to_(const std::optional<std::string>& to_device) {
-  const Tensor moved = to(to_device);
-  if (moved.is_same(*this)) return *this;
-  impl_->value = moved.impl_->value;
-  impl_->storage = moved.impl_->storage;
-  impl_->grad = moved.impl_->grad;
+Tensor& Tensor::become(const Tensor& x) {
+  if (x.is_same(*this)) return *this;
+  impl_->value = x.impl_->value;
+  impl_->storage = x.impl_->storage;
+  impl_->grad = x.impl_->grad;
   return *this;
+}
+Tensor& Tensor::to_(const std::optional<std::string>& to_device) { return become(to(to_device)); }
+
+Tensor Tensor::shard(std::span<const std::string> devices, std::optional<int64_t> axis) const {
+  must_be_defined("shard", *this);
+  WHIT_USER(this->devices().size() <= 1, Runtime, "[shard] the tensor is on several devices already: {}", *device());
+  WHIT_USER(!devices.empty(), Value, "[shard] no device is given; expected at least one");
+  if (devices.size() == 1) return to(devices[0]);
+  const std::string all = canonical_name(join({devices.begin(), devices.end()}, ","));
+  UOp value = UOp::make(Op::Copy, dtype(), {uop()}, Arg(std::string_view(all)));
+  if (axis) {
+    const int64_t a = resolve_axis("shard", *axis, shape()), n = static_cast<int64_t>(devices.size());
+    WHIT_USER(ndim() > 0 && size(a) % n == 0, Runtime, "[shard] axis {} of shape {} does not divide by {} devices",
+              *axis, shape().str(), n);
+    value = unshard(whit::shard(value, a, n), a, n);
+  }
+  return moved(value, impl_->grad.defined() ? impl_->grad.shard(devices, axis) : Tensor());
+}
+Tensor& Tensor::shard_(std::span<const std::string> devices, std::optional<int64_t> axis) {
+  return become(shard(devices, axis));
+}
+Tensor Tensor::shard_like(const Tensor& y) const {
+  const auto there = must_be_defined("shard_like", y).device();
+  if (!there || !is_multi(device_id(*there))) return to(there);
+  const int64_t axis = shard_axis(y.uop());
+  return shard(y.devices(), axis < 0 ? std::nullopt : std::optional(axis));
 }
 
 }  // namespace whit
