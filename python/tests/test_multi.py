@@ -1,4 +1,10 @@
 """Tensors on several devices against the same on one: equal to the bit where no sum crosses the cut axis."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -281,3 +287,38 @@ def test_jit():
   for k in range(5):
     r = g(Tensor.ones(4, 4).shard(devices(2), 0).realize())
     assert (state.numpy() == k + 1).all() and (r.numpy() == k + 1).all()
+
+
+def test_function():
+  from whit import function
+  a, b = data(4, 8), data(8, 4)
+  f = function(lambda x, w: (x @ w).relu())
+  x, w = Tensor(a).shard(devices(2), 0).realize(), Tensor(b).shard(devices(2)).realize()
+  y = f(x, w)
+  np.testing.assert_allclose(y.numpy(), np.maximum(a @ b, 0), rtol=1e-5, atol=1e-5)
+  (gx, gw), (wx, ww) = y.sum().gradient(x, w), (lambda p, q: (p @ q).relu().sum().gradient(p, q))(Tensor(a).realize(), Tensor(b).realize())
+  np.testing.assert_allclose(gx.numpy(), wx.numpy(), rtol=1e-5, atol=1e-5)
+  np.testing.assert_allclose(gw.numpy(), ww.numpy(), rtol=1e-5, atol=1e-5)
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run_example(command, **env):
+  done = subprocess.run(command, env={**os.environ, "STEPS": "12", **env}, capture_output=True, text=True, timeout=300)
+  assert done.returncode == 0, done.stdout + done.stderr
+  losses = [float(x) for x in re.findall(r"loss ([0-9.]+)", done.stdout)]
+  assert losses[-1] < losses[0] and np.isfinite(losses).all(), done.stdout
+  return losses
+
+
+@pytest.mark.parametrize("name", ("data_parallel", "tensor_parallel"))
+def test_examples(name):
+  got = [run_example([sys.executable, str(ROOT / f"examples/{name}.py")], DEVICES=n) for n in ("1", "2", "4")]
+  np.testing.assert_allclose(got[1:], [got[0]] * 2, rtol=1e-2)
+
+
+def test_example_in_cpp():
+  built = sorted(ROOT.glob("build-*/examples/data_parallel"), key=lambda p: p.stat().st_mtime)
+  if not built: pytest.skip("examples are not built")
+  run_example([str(built[-1])])

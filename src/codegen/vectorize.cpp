@@ -380,6 +380,8 @@ void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target
     nest.min_part =
         std::max<int64_t>(1, std::llround(std::max(kThreadNs, least_ns) / (ns / static_cast<double>(extent))));
   } else {
+    // An output may read what another one overwrites: in one part of the launch they are written one after the other.
+    if (nest.ends.size() > 1) global = fresh_range(1, AxisType::Global);
     nest.min_part = 1;
   }
   std::vector<UOp> order;

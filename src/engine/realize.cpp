@@ -316,11 +316,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
     if (!view || !is_buffer_view(view)) {
       UOp& all = joined[parts[0].node()];
       if (!all) all = join_buffers(parts);
-      const int64_t axis = spread_roots.axis[i];
-      Dims dims(wanted[i].shape().begin(), wanted[i].shape().end());
-      if (axis >= 0) dims[static_cast<size_t>(axis)] /= static_cast<int64_t>(parts.size());
-      view = reshape(all, dims);
-      if (axis >= 0) view = unshard(view, axis, static_cast<int64_t>(parts.size()));
+      view = view_of_parts(all, wanted[i].shape(), spread_roots.axis[i]);
     }
     if (view.dtype() != wanted[i].dtype()) view = cast(view, wanted[i].dtype());
     views.push_back(view);

@@ -118,96 +118,90 @@ struct Plan {
   int64_t axis = -1;        ///< of the result
   bool is_partial = false;  ///< each device has a part of the sum (product ..) only
 };
-using Rule = Plan (*)(const Node* n, std::span<const int64_t> have, int64_t n_devices);
 
 int64_t first_cut(std::span<const int64_t> axes) {
   const auto it = std::find_if(axes.begin(), axes.end(), [](int64_t a) { return a >= 0; });
   return it == axes.end() ? -1 : *it;
 }
 
-Plan one_source(bool fits, int64_t from, int64_t to) { return fits ? Plan{{from}, to} : Plan{{-1}, -1}; }
-
-Plan elementwise_rule(const Node* n, std::span<const int64_t> have, int64_t n_devices) {
-  Plan p{{}, first_cut(have)};
-  if (n->op == Op::Bitcast && p.axis + 1 == static_cast<int64_t>(n->shape.size()) && n->shape.back() % n_devices != 0)
-    p.axis = -1;
-  for (const Node* s : n->src()) p.want.push_back(s->shape.empty() ? -1 : p.axis);
-  return p;
-}
-Plan stack_rule(const Node* n, std::span<const int64_t> have, int64_t) {
-  const int64_t a = first_cut(have);
-  return {Dims(n->n_src, a), a < 0 ? -1 : a + 1};
-}
-Plan reduce_rule(const Node* n, std::span<const int64_t> have, int64_t) {
-  bool crosses = false;
-  for (size_t i = 1; i < n->arg.as_list().size(); ++i) crosses |= n->arg.int_at(i) == have[0];
-  return {{have[0]}, crosses ? -1 : have[0], crosses};
-}
-// The elements before the axis must stay before it, and the pieces must be pieces of one new axis.
-Plan reshape_rule(const Node* n, std::span<const int64_t> have, int64_t n_devices) {
+// Where a movement op moves an axis whose pieces are to stay where they are; -1 when they cannot.
+int64_t moved_axis(const Node* n, int64_t axis, int64_t n_devices) {
   const Shape& in = n->src()[0]->shape;
-  int64_t before = 1, now = 1;
-  for (int64_t a = 0; a < have[0]; ++a) before *= in[static_cast<size_t>(a)];
-  for (size_t b = 0; b < n->shape.size(); now *= n->shape[b++])
-    if (now == before && n->shape[b] % n_devices == 0) return {{have[0]}, static_cast<int64_t>(b)};
-  return {{-1}, -1};
+  const auto a = static_cast<size_t>(axis);
+  const auto arg = n->op == Op::Stack ? std::span<const int64_t>() : n->arg.as_ints();
+  const auto named = std::find(arg.begin(), arg.end(), axis);
+  bool stays = true;
+  switch (n->op) {
+    case Op::Reshape: {  // what is before the axis must stay before it
+      int64_t before = 1;
+      for (size_t i = 0; i < a; ++i) before *= in[i];
+      for (size_t b = 0; b < n->shape.size(); before /= std::max<int64_t>(1, n->shape[b++])) {
+        if (before == 1 && n->shape[b] % n_devices == 0) return static_cast<int64_t>(b);
+        if (before % std::max<int64_t>(1, n->shape[b]) != 0) return -1;
+      }
+      return -1;
+    }
+    case Op::Permute:
+      return named - arg.begin();
+    case Op::Stack:
+      return axis + 1;
+    case Op::Pad:
+      stays = arg[2 * a] == 0 && arg[2 * a + 1] == 0;
+      break;
+    case Op::Shrink:
+      stays = n->shape[a] == in[a];
+      break;
+    case Op::Flip:
+      stays = named == arg.end();
+      break;
+    case Op::Window:
+      stays = axis != arg[0];
+      break;
+    case Op::Unwindow:
+      stays = axis != arg[0] && a + 1 != in.size();
+      break;
+    default:  // EXPAND: an axis of size 1 is not cut
+      break;
+  }
+  return stays ? axis : -1;
 }
-Plan permute_rule(const Node* n, std::span<const int64_t> have, int64_t) {
-  const auto order = n->arg.as_ints();
-  return {{have[0]}, std::find(order.begin(), order.end(), have[0]) - order.begin()};
-}
-Plan same_rule(const Node*, std::span<const int64_t> have, int64_t) { return {{have[0]}, have[0]}; }
-// PAD and SHRINK must leave the axis alone.
-Plan bounds_rule(const Node* n, std::span<const int64_t> have, int64_t) {
-  const auto a = static_cast<size_t>(have[0]);
-  const int64_t after = n->op == Op::Pad ? 0 : n->shape[a];
-  return one_source(
-      n->arg.int_at(2 * a) == 0 && n->arg.int_at(2 * a + 1) == after && n->shape[a] == n->src()[0]->shape[a], have[0],
-      have[0]);
-}
-Plan flip_rule(const Node* n, std::span<const int64_t> have, int64_t) {
-  const auto axes = n->arg.as_ints();
-  return one_source(std::find(axes.begin(), axes.end(), have[0]) == axes.end(), have[0], have[0]);
-}
-Plan window_rule(const Node* n, std::span<const int64_t> have, int64_t) {
-  const bool is_window_axis = n->op == Op::Unwindow && have[0] == static_cast<int64_t>(n->shape.size());
-  return one_source(have[0] != n->arg.int_at(0) && !is_window_axis, have[0], have[0]);
-}
-// (x, index): rows of x may be cut within, or the index.
-Plan gather_rule(const Node* n, std::span<const int64_t> have, int64_t) {
-  const auto rank = static_cast<int64_t>(n->src()[1]->shape.size());
-  if (have[0] > 0) return {{have[0], -1}, rank + have[0] - 1};
-  return {{-1, have[1]}, have[1]};
-}
-// (base, index, src): rows may be cut within; or which rows they are; or else the terms of a sum are.
-Plan scatter_rule(const Node* n, std::span<const int64_t> have, int64_t) {
-  const auto rank = static_cast<int64_t>(n->src()[1]->shape.size());
-  if (have[0] > 0) return {{have[0], -1, rank + have[0] - 1}, have[0]};
-  if (have[2] >= rank && have[0] < 0) return {{have[2] - rank + 1, -1, have[2]}, have[2] - rank + 1};
-  if (have[0] == 0) return {{0, -1, -1}, 0};
-  const int64_t term = have[1] >= 0 ? have[1] : have[2];
-  if (n->arg.as_str() == "add" && term >= 0) return {{-1, term, term}, -1, true};
-  return {{-1, -1, -1}, -1};
-}
-// Stores into the own memory of each device.
-Plan whole_rule(const Node* n, std::span<const int64_t>, int64_t) { return {Dims(n->n_src, -1), -1}; }
 
-Rule rule_of(Op op) {
-  struct Row {
-    Op op;
-    Rule rule;
-  };
-  static constexpr Row kRows[] = {
-      {Op::Reshape, reshape_rule}, {Op::Expand, same_rule},     {Op::Permute, permute_rule},
-      {Op::Pad, bounds_rule},      {Op::Shrink, bounds_rule},   {Op::Flip, flip_rule},
-      {Op::Window, window_rule},   {Op::Unwindow, window_rule}, {Op::Stack, stack_rule},
-      {Op::Reduce, reduce_rule},   {Op::Gather, gather_rule},   {Op::Scatter, scatter_rule},
-      {Op::Store, whole_rule},     {Op::After, whole_rule},     {Op::Contiguous, elementwise_rule},
-  };
-  for (const Row& row : kRows)
-    if (row.op == op) return row.rule;
-  WHIT_USER(is_elementwise(op), NotImplemented, "[shard] {} on several devices", name(op));
-  return elementwise_rule;
+Plan plan_of(const Node* n, std::span<const int64_t> have, int64_t n_devices) {
+  const int64_t cut = first_cut(have);
+  const Plan whole{Dims(n->n_src, -1), -1};
+  const auto index_rank = static_cast<int64_t>(n->n_src > 1 ? n->src()[1]->shape.size() : 0);
+  switch (n->op) {
+    case Op::Store:  // into the own memory of each device
+    case Op::After:
+      return whole;
+    case Op::Reduce: {
+      bool crosses = false;
+      for (size_t i = 1; i < n->arg.as_list().size(); ++i) crosses |= n->arg.int_at(i) == cut;
+      return {{cut}, crosses ? -1 : cut, crosses};
+    }
+    case Op::Gather:  // (x, index): rows of x may be cut within, or the index
+      if (have[0] > 0) return {{have[0], -1}, index_rank + have[0] - 1};
+      return {{-1, have[1]}, have[1]};
+    case Op::Scatter: {  // (base, index, src): rows may be cut within, or which they are, or the terms of a sum
+      const int64_t within = have[0] > 0 ? have[0] : have[2] - index_rank + 1;
+      if (have[0] > 0 || (have[0] < 0 && within > 0)) return {{within, -1, index_rank + within - 1}, within};
+      if (have[0] == 0) return {{0, -1, -1}, 0};
+      return n->arg.as_str() == "add" ? Plan{{-1, cut, cut}, -1, true} : whole;
+    }
+    default:
+      break;
+  }
+  if (is_movement(n->op)) {
+    const int64_t to = moved_axis(n, cut, n_devices);
+    return to < 0 ? whole : Plan{Dims(n->n_src, cut), to};
+  }
+  WHIT_USER(is_elementwise(n->op) || n->op == Op::Contiguous, NotImplemented, "[shard] {} on several devices",
+            name(n->op));
+  if (n->op == Op::Bitcast && cut + 1 == static_cast<int64_t>(n->shape.size()) && n->shape.back() % n_devices != 0)
+    return whole;
+  Plan p{{}, cut};
+  for (const Node* s : n->src()) p.want.push_back(s->shape.empty() ? -1 : cut);
+  return p;
 }
 
 // The op's argument for a piece.
@@ -286,10 +280,18 @@ class Split {
       // Movement of a constant is never kept in memory, other things may be: they must know their device.
       const bool moves = is_movement(n->op) && n->op != Op::Pad && n->op != Op::Stack && n->op != Op::Unwindow;
       if (i < all_.size() && !one.empty() && !moves) one[0] = to_device(one[0], all_[i]);
-      UOp u = one.empty() ? UOp(n) : again(n, one, n->arg);
+      UOp u = one.empty() ? UOp(n) : n->op == Op::Shard ? own_piece(n, one[0], i) : again(n, one, n->arg);
       out.push_back(i < all_.size() && n->op == Op::Lanes ? to_device(u, all_[i]) : u);
     }
     return out;
+  }
+  // In the body of a function nothing says which devices a constant is for.
+  UOp own_piece(const Node* n, const UOp& x, size_t device) const {
+    const int64_t axis = n->arg.int_at(0), n_devices = n->arg.int_at(1);
+    WHIT_USER(n_devices == static_cast<int64_t>(all_.size()), NotImplemented,
+              "[shard] a constant is cut for {} devices in a graph over {}; put it on a device first", n_devices,
+              all_.size());
+    return piece(x, axis, std::min(static_cast<int64_t>(device), n_devices - 1), n_devices);
   }
   Parts own(const Shards& x, const Devices& devices) const {
     Parts out;
@@ -339,8 +341,7 @@ class Split {
     }
     Dims have;
     for (const Shards& s : src) have.push_back(s.axis);
-    const bool whole = first_cut(have) < 0;
-    const Plan p = whole ? whole_rule(n, have, n_devices) : rule_of(n->op)(n, have, n_devices);
+    const Plan p = first_cut(have) < 0 ? Plan{Dims(n->n_src, -1)} : plan_of(n, have, n_devices);
     for (size_t i = 0; i < src.size(); ++i) src[i] = cut(src[i], p.want[i], devices);
     const Arg arg = local_arg(n, p, n_devices);
     for (size_t d = 0; d < devices.size(); ++d) {
@@ -397,6 +398,14 @@ std::vector<UOp> buffer_parts(const UOp& b) {
     set_payload(b, parts);
   }
   return *parts;
+}
+
+UOp view_of_parts(const UOp& b, std::span<const int64_t> dims, int64_t axis) {
+  if (axis < 0) return reshape(b, dims);
+  const auto n = static_cast<int64_t>(devices_of(b->device).size());
+  Dims own(dims.begin(), dims.end());
+  own[static_cast<size_t>(axis)] /= n;
+  return unshard(reshape(b, own), axis, n);
 }
 
 UOp join_buffers(std::span<const UOp> parts) {

@@ -53,8 +53,6 @@ inline UOp shaped(const UOp& x, std::initializer_list<int64_t> dims) {
 /// Fresh memory on a device, not written yet: a flat BUFFER.
 UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device);
 /// A tensor over a storage whose flat state is `state`.
-/// A tensor over a storage whose flat state is `state`; `axis`: the state is the part of each device of that axis.
-Tensor wrap_storage(UOp state, std::span<const int64_t> dims, int64_t axis = -1);
 /// A tensor for a value in memory (RESHAPEs and UNSHARDs over a BUFFER).
 Tensor memory_tensor(const UOp& view);
 /// Fresh memory of a device, or of several: cut along `axis`, or whole on each (-1).

@@ -130,31 +130,15 @@ UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device) {
   return b;
 }
 
-Tensor wrap_storage(UOp state, std::span<const int64_t> dims, int64_t axis) {
-  const UOp flat = storage_param(state.dtype(), state.shape()[0]);
-  UOp chain;
-  if (axis < 0) {
-    chain = shaped(flat, dims);
-  } else {
-    const auto n = static_cast<int64_t>(devices_of(state->device).size());
-    Dims own(dims.begin(), dims.end());
-    own[static_cast<size_t>(axis)] /= n;
-    chain = unshard(shaped(flat, own), axis, n);
-  }
-  return Tensor(std::make_shared<Tensor::Impl>(std::move(chain), std::make_shared<Storage>(std::move(state))));
-}
-
 Tensor memory_tensor(const UOp& view) {
   const UOp base(engine::memory_of(view.node()));
-  const UOp flat = storage_param(base.dtype(), base.shape()[0]);
-  return Tensor(std::make_shared<Tensor::Impl>(shaped(substitute(view, {{base.node(), flat}}), view.shape()),
-                                               std::make_shared<Storage>(base)));
+  UOp chain = substitute(view, {{base.node(), storage_param(base.dtype(), base.shape()[0])}});
+  return Tensor(std::make_shared<Tensor::Impl>(std::move(chain), std::make_shared<Storage>(base)));
 }
 
 Tensor fresh_tensor(DType dtype, std::span<const int64_t> dims, std::string_view device, int64_t axis) {
-  const int64_t n = detail::prod(dims);
   const auto n_parts = axis < 0 ? 1 : static_cast<int64_t>(devices_of(device_id(device)).size());
-  return wrap_storage(fresh_buffer(dtype, n / n_parts, device), dims, axis);
+  return memory_tensor(view_of_parts(fresh_buffer(dtype, detail::prod(dims) / n_parts, device), dims, axis));
 }
 
 Tensor stored(const UOp& x, std::string_view device, int64_t axis) {
@@ -195,7 +179,7 @@ Tensor Tensor::from_bytes(const void* data, DType dtype, const IntList& shape, c
   if (n_data) std::memcpy(memory->bytes, data, n_data);
   void* const ptr = memory->bytes;
   const UOp flat = host_buffer(ptr, dtype, n, std::move(memory), device);
-  Tensor t = flat.op() == Op::Buffer ? wrap_storage(flat, shape) : wrap(shaped(flat, shape));
+  Tensor t = flat.op() == Op::Buffer ? memory_tensor(shaped(flat, shape)) : wrap(shaped(flat, shape));
   return o.dtype ? t.cast(*o.dtype) : t;
 }
 
@@ -209,7 +193,7 @@ Tensor Tensor::from_blob(void* ptr, const IntList& shape, const TensorOptions& o
   BufferSpec spec;
   spec.external_ptr = ptr;
   set_payload(b, engine::make_buffer(dtype, n, device, spec));
-  return wrap_storage(b, shape);
+  return memory_tensor(shaped(b, shape));
 }
 
 // ---- what it is
