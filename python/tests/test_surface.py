@@ -17,7 +17,6 @@ EXCEPTIONS = {
   "_next_counter": "the counters of the random streams belong to C++ and move with rand alone",
 }
 PENDING = {
-  "shard": "tensors over several devices", "shard_": "tensors over several devices", "shard_like": "tensors over several devices",
   "_buffer": "Buffer objects; memory is seen through data() and numpy()",
 }
 REQUIRES_GRAD = ("kw", "requires_grad", None)

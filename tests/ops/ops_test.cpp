@@ -410,6 +410,9 @@ const std::map<std::string, const char*> kNoRow = {
     {"realize", "state"},
     {"replace", "state"},
     {"to_", "state"},
+    {"shard", "tests/unit: tensor_multi"},
+    {"shard_", "tests/unit: tensor_multi"},
+    {"shard_like", "tests/unit: tensor_multi"},
 
     {"backward", "tests/unit: it adds to grad what gradient gives"},
     {"gradient", "what is tested"},

@@ -124,6 +124,16 @@ TEST(Lower, SeveralNests) {
   }
 }
 
+// The first output reads what the second overwrites: parts of a launch run at the same time.
+TEST(Lower, OutputsOfANestAreOnePartOfTheLaunch) {
+  const UOp i = range(16, 0, AxisType::Weak), r = range(100, 1, AxisType::Reduce);
+  const UOp rr[] = {r};
+  const UOp sum = reduce(at(buf(2, 100), r), "add", rr);  // serves all lanes
+  const UOp k = sink({put(buf(0, 16), i, at(buf(0, 16), i) - at(buf(1, 16), i) * sum, {i}),
+                      put(buf(1, 16), i, at(buf(1, 16), i) * 0.5 + sum, {i})});
+  EXPECT_EQ(ProgramInfo::of(lower_kernel(k, testing::test_target())).extent, 1);
+}
+
 TEST(Lower, LanesOfAReduceAreFolded) {
   const UOp i = range(3, 0, AxisType::Weak), r = range(8, 1, AxisType::Reduce), u = range(2, 2, AxisType::Unroll),
             l = range(16, 3, AxisType::Lane);

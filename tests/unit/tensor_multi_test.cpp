@@ -95,7 +95,7 @@ TEST_F(TensorMulti, Memory) {
 TEST_F(TensorMulti, GradientAndJit) {
   Tensor w = f32({1, 2}, {2}).shard(two).realize();
   TinyJit step([&](std::span<const Tensor> in) {
-    const Tensor loss = (in[0] * w).square().sum();
+    Tensor loss = (in[0] * w).square().sum();
     return std::vector{loss.realize(), w.assign(w - loss.gradient({w})[0] * 0.001).realize()};
   });
   std::vector<double> want{1, 2};
