@@ -12,7 +12,7 @@ UOp storage_param(DType dtype, int64_t n_elems) {
   return param(0, dtype, dims);
 }
 
-bool is_view_op(Op op) { return kViews.has(op) || op == Op::Detach; }
+bool is_view_op(Op op) { return (kViews | OpSet{Op::Shard, Op::Unshard, Op::Detach}).has(op); }
 
 namespace {
 
