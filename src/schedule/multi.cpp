@@ -4,6 +4,7 @@
 
 #include "base/flags.h"
 #include "ir/build.h"
+#include "ir/eval.h"
 #include "schedule/graph.h"
 
 namespace whit {
@@ -45,12 +46,7 @@ UOp joined(const Parts& pieces, int64_t axis) {
 class AllReduce {
  public:
   AllReduce(std::string_view monoid, const Devices& devices)
-      : op_(monoid == "add"   ? Op::Add
-            : monoid == "mul" ? Op::Mul
-            : monoid == "max" ? Op::Max
-                              : Op::Min),
-        d_(devices),
-        n_(devices.size()) {}
+      : op_(monoid_op(monoid)), d_(devices), n_(devices.size()) {}
 
   Parts operator()(const Parts& x) const {
     const int64_t numel = x[0].shape().numel(), n = static_cast<int64_t>(n_);
