@@ -19,6 +19,7 @@ struct HostMemory {
 HostMemory host_memory(Tensor t, bool copy) {
   const DType dt = strong_dtype(t.dtype(), default_int(), default_float());
   if (dt != t.dtype()) t = t.cast(dt);
+  if (const auto on = t.devices(); on.size() > 1) t = t.to(on[0]);
   if (copy || !t.device()) t = t.clone(t.device() ? *t.device() : "CPU");
   return unlocked([&] {
     for (int attempt = 0;; ++attempt) {
@@ -102,7 +103,7 @@ Tensor from_dlpack(nb::handle x) {
     const nb::gil_scoped_acquire lock;
     delete keep;
   });
-  return detail::wrap_storage(engine::buffer_node(dt, n, memory), dims);
+  return detail::memory_tensor(detail::shaped(engine::buffer_node(dt, n, memory), dims));
 }
 
 // Long loops ask here. Signals are the main thread's, and Python's lock is dear: it is taken 50 times a second at most.
