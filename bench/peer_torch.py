@@ -35,12 +35,21 @@ def train_step(batch=512, images=8192):
   return step
 
 
-def matmul(n):
-  a, b = torch.randn(n, n), torch.randn(n, n)
+def expression(shapes, fn):
+  inputs = [torch.randn(*s) for s in shapes]
 
   def run():
-    with torch.inference_mode(): return a @ b
+    with torch.inference_mode(): return fn(*inputs)
   return run
+
+
+KERNELS = {
+  **{f"matmul{n}": lambda n=n: expression([(n, n), (n, n)], lambda a, b: a @ b) for n in (512, 1024, 2048)},
+  "conv": lambda: expression([(8, 64, 56, 56), (64, 64, 3, 3)], lambda x, w: nn.functional.conv2d(x, w, padding=1)),
+  "softmax": lambda: expression([(4096, 4096)], lambda a: torch.softmax(a, 1)),
+  "layernorm": lambda: expression([(8192, 1024)], lambda a: nn.functional.layer_norm(a, (1024,))),
+  "elementwise": lambda: expression([(4096, 2048)] * 2, lambda a, b: torch.tanh(a * b + a) * torch.exp(-(b * b)) + torch.sqrt(abs(a))),
+}
 
 
 def tiny():
@@ -54,4 +63,4 @@ def tiny():
 
 if __name__ == "__main__":
   peer_protocol.serve("PyTorch eager", torch.__version__,
-                      {"train": train_step, "matmul1024": lambda: matmul(1024), "tiny": tiny})
+                      {"train": train_step, "tiny": tiny, **KERNELS})

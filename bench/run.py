@@ -164,6 +164,12 @@ def row_matmul(table, build, pairs):
               f"best {max(rates):.1f} GFLOPS = {100 * max(rates) / top:.0f} %, median {statistics.median(rates):.1f} = {100 * statistics.median(rates) / top:.0f} %")
 
 
+def row_kernels(table, build, pairs):
+  for work, what in {"matmul512": "matmul 512", "matmul2048": "matmul 2048", "conv": "conv2d 8x64x56x56, 3x3", "softmax": "softmax 4096x4096",
+                     "layernorm": "layer norm 8192x1024", "elementwise": "tanh(ab+a)*exp(-bb)+sqrt(abs a), 4096x2048"}.items():
+    table.add_turns(what, "<= 1 x", take_turns(work, ["torch", "whit"], build, pairs), "torch")
+
+
 def row_shapes(table, build, pairs):
   lines = program(build, "matmul_shapes")
   table.numbers["shapes"] = lines
@@ -266,7 +272,7 @@ def row_build(table, build, pairs):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-ROWS = {"train": row_train, "train-1": row_train_one_thread, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "shapes": row_shapes, "start": row_start, "compile": row_compile,
+ROWS = {"train": row_train, "train-1": row_train_one_thread, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "kernels": row_kernels, "shapes": row_shapes, "start": row_start, "compile": row_compile,
         "rewrite": row_rewrite, "replay": row_replay, "graphs": row_graphs, "leak": row_leak, "build": row_build}
 
 

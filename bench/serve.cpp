@@ -26,16 +26,36 @@ Work train() {
   return [s] { s->step()[0].item(); };
 }
 
-Work matmul(int64_t n) {
-  const Tensor a = Tensor::rand({n, n}).realize(), b = Tensor::rand({n, n}).realize();
-  auto product = std::make_shared<TinyJit>([](std::span<const Tensor> in) {
-    Tensor c = in[0].matmul(in[1]);
-    return std::vector<Tensor>{c.realize()};
-  });
+// An expression of inputs in memory, replayed.
+Work expression(const std::vector<IntList>& shapes, std::function<Tensor(std::span<const Tensor>)> fn) {
+  std::vector<Tensor> inputs;
+  for (const IntList& s : shapes) inputs.push_back(Tensor::randn(s).realize());
+  auto jit = std::make_shared<TinyJit>(
+      [fn = std::move(fn)](std::span<const Tensor> in) { return std::vector<Tensor>{fn(in).realize()}; });
   return [=] {
-    (*product)({a, b});
+    (*jit)(inputs);
     synchronize_all();
   };
+}
+
+Work matmul(int64_t n) {
+  return expression({{n, n}, {n, n}}, [](std::span<const Tensor> in) { return in[0].matmul(in[1]); });
+}
+Work convolution() {
+  return expression({{8, 64, 56, 56}, {64, 64, 3, 3}},
+                    [](std::span<const Tensor> in) { return in[0].conv2d(in[1], {.padding = 1}); });
+}
+Work softmax() {
+  return expression({{4096, 4096}}, [](std::span<const Tensor> in) { return in[0].softmax(1); });
+}
+Work layer_norm() {
+  return expression({{8192, 1024}}, [](std::span<const Tensor> in) { return in[0].layernorm(); });
+}
+Work elementwise() {
+  return expression({{4096, 2048}, {4096, 2048}}, [](std::span<const Tensor> in) {
+    const Tensor &a = in[0], &b = in[1];
+    return (a * b + a).tanh() * (-(b * b)).exp() + a.abs().sqrt();
+  });
 }
 
 Work tiny() {
@@ -52,8 +72,15 @@ Work tiny() {
 }  // namespace
 
 int main() {
-  const std::map<std::string, std::function<Work()>> all = {
-      {"train", train}, {"matmul1024", [] { return matmul(1024); }}, {"tiny", tiny}};
+  const std::map<std::string, std::function<Work()>> all = {{"train", train},
+                                                            {"tiny", tiny},
+                                                            {"matmul512", [] { return matmul(512); }},
+                                                            {"matmul1024", [] { return matmul(1024); }},
+                                                            {"matmul2048", [] { return matmul(2048); }},
+                                                            {"conv", convolution},
+                                                            {"softmax", softmax},
+                                                            {"layernorm", layer_norm},
+                                                            {"elementwise", elementwise}};
   std::map<std::string, Work> prepared;
   fmt::print("{{\"ready\": \"whit from C++\", \"version\": \"\"}}\n");
   fflush(stdout);
