@@ -482,6 +482,18 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
             return x.nonzero(size, to_tensor(fill, "nonzero"));
           },
           nb::arg("size") = nb::none(), nb::arg("fill_value") = 0)
+      .def(
+          "unique",
+          [](const Tensor& x, bool inverse, bool counts) -> AnyObject {
+            const std::vector<Tensor> all = x.unique();
+            if (!inverse && !counts) return nb::cast(all[0]);
+            nb::list out;
+            out.append(all[0]);
+            if (inverse) out.append(all[1]);
+            if (counts) out.append(all[2]);
+            return nb::tuple(out);
+          },
+          nb::arg("return_inverse") = false, nb::arg("return_counts") = false)
       .def("one_hot", &Tensor::one_hot, nb::arg("num_classes"))
       .def(
           "sort", [](const Tensor& x, int64_t dim, bool descending) { return pair_to_tuple(x.sort(dim, descending)); },

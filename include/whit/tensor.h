@@ -339,6 +339,9 @@ class Tensor {
   /// Without size the number of results is read from the data at once.
   Tensor masked_select(const Tensor& mask, std::optional<int64_t> size = {}, const Tensor& fill_value = 0) const;
   Tensor nonzero(std::optional<int64_t> size = {}, const Tensor& fill_value = 0) const;
+  /// The different values in order; where each element of this tensor is among them (int32, this shape); how often each
+  /// occurs (int32). Every NaN is a value of its own. The data is read at once.
+  std::vector<Tensor> unique() const;
   Tensor one_hot(int64_t num_classes) const;
 
   // ---- elementwise, unary

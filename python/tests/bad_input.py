@@ -69,7 +69,7 @@ def one_call(r: random.Random, t: dict, kind: str, name: str, sig: str | None):
   except ALLOWED as e:
     if type(e).__name__ in NEVER: raise
     said = str(e)
-    if not re.search(r"\[[\w ]+\]|incompatible function arguments|\w+\(\)|not iterable|object|has no attribute|must be|Tensor|float|integer", said): raise
+    if not re.search(r"\[[\w ]+\]|incompatible function arguments|\w+\(\)|not iterable|object|has no attribute|must be|Tensor|float|integer|an argument has a type", said): raise
   signal.setitimer(signal.ITIMER_PROF, 0)
 
 

@@ -260,3 +260,27 @@ def test_requires_grad():
   assert Tensor([1.0], requires_grad=True).is_param and not Tensor([1.0], requires_grad=False).is_param
   assert not Tensor.rand(2, requires_grad=False).is_param and not Tensor.zeros(2, requires_grad=False).requires_grad
   assert Tensor.zeros(2).is_param
+
+
+def test_the_page_beside_cpp_is_up_to_date():
+  import subprocess
+  import sys
+  tool = pathlib.Path(__file__).resolve().parents[2] / "tools/tensor_api.py"
+  done = subprocess.run([sys.executable, tool, "--check"], capture_output=True, text=True)
+  assert done.returncode == 0, done.stdout + done.stderr + "\ntools/tensor_api.py rewrites docs/tensor-api.md"
+
+
+def test_boolean_masks_and_unique():
+  x = np.array([[1.0, 0.0, 3.0], [0.0, 5.0, 1.0]], np.float32)
+  t = Tensor(x)
+  assert t[t > 0].tolist() == x[x > 0].tolist() and t.nonzero().tolist() == np.argwhere(x).tolist()
+  assert t[Tensor([True, False])].tolist() == [[1.0, 0.0, 3.0]]
+  y = Tensor(x).realize()
+  y[y > 2] = Tensor([7.0, 8.0])
+  assert y.tolist() == [[1.0, 0.0, 7.0], [0.0, 8.0, 1.0]]
+  y[y > 2] = -1
+  assert y.tolist() == [[1.0, 0.0, -1.0], [0.0, -1.0, 1.0]]
+  for a in (x, np.array([4, 4, 2], np.uint8), np.zeros((0, 2), np.int32), np.array([True, True])):
+    values, inverse, counts = Tensor(a).unique(return_inverse=True, return_counts=True)
+    v, i, c = np.unique(a, return_inverse=True, return_counts=True)
+    assert values.tolist() == v.tolist() and inverse.tolist() == i.reshape(a.shape).tolist() and counts.tolist() == c.tolist()

@@ -24,6 +24,11 @@ int64_t resolve_axis(const char* op, int64_t axis, const Shape& shape) {
   return axis < 0 ? axis + n : axis;
 }
 
+size_t must_have_axis(const char* op, int64_t axis, const Shape& shape) {
+  WHIT_USER(!shape.empty(), Index, "[{}] axis {} of a tensor without axes; expected at least one", op, axis);
+  return static_cast<size_t>(resolve_axis(op, axis, shape));
+}
+
 Dims resolve_axes(const char* op, const Axes& axes, const Shape& shape) {
   Dims out;
   if (axes.all()) {
@@ -181,12 +186,13 @@ using namespace detail;
 
 Tensor Tensor::cast(DType to) const {
   if (to == dtype()) return *this;
+  WHIT_USER(to != DType::Void, Runtime, "[cast] {} to void; expected a dtype of values", name(dtype()));
   return wrap(cast_value(uop(), to));
 }
 
 Tensor Tensor::bitcast(DType to) const {
-  WHIT_USER(!is_weak(dtype()) && !is_weak(to), Runtime, "[bitcast] {} to {}: a weak dtype has no bits", name(dtype()),
-            name(to));
+  WHIT_USER(!is_weak(dtype()) && !is_weak(to) && to != DType::Void, Runtime,
+            "[bitcast] {} to {}: a weak dtype and void have no bits", name(dtype()), name(to));
   if (to == dtype()) return *this;
   const int from_bytes_n = n_bytes(dtype()), to_bytes_n = n_bytes(to);
   if (from_bytes_n != to_bytes_n) {

@@ -28,6 +28,8 @@ namespace detail {
 // ---- axes and shapes
 /// An axis in [0, rank). errors: Index "[op] axis 3 is out of range for shape (4, 5); valid axes are -2..1"
 int64_t resolve_axis(const char* op, int64_t axis, const Shape& shape);
+/// The same where there must be one: a tensor without axes has none. errors: Index
+size_t must_have_axis(const char* op, int64_t axis, const Shape& shape);
 /// Sorted, unique axes in [0, rank). errors: Index; Runtime for an axis given twice
 Dims resolve_axes(const char* op, const Axes& axes, const Shape& shape);
 /// The common shape of broadcasting. errors: Index, naming both shapes

@@ -360,7 +360,7 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
 }
 
 std::vector<Tensor> Tensor::split(const IntList& sizes, int64_t dim) const {
-  const auto axis = static_cast<size_t>(resolve_axis("split", dim, shape()));
+  const auto axis = must_have_axis("split", dim, shape());
   const int64_t n = shape()[axis];
   Dims parts;
   if (sizes.is_single()) {
@@ -388,7 +388,7 @@ std::vector<Tensor> Tensor::split(const IntList& sizes, int64_t dim) const {
 
 std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim) const {
   WHIT_USER(chunks > 0, Value, "[chunk] {} chunks; expected a positive number", chunks);
-  const int64_t n = shape()[static_cast<size_t>(resolve_axis("chunk", dim, shape()))];
+  const int64_t n = shape()[must_have_axis("chunk", dim, shape())];
   if (n == 0) return split(IntList(Dims(static_cast<size_t>(chunks), 0)), dim);
   return split(ceil_div(n, chunks), dim);
 }
@@ -435,7 +435,7 @@ Tensor Tensor::repeat(const IntList& repeats) const {
 Tensor Tensor::repeat_interleave(int64_t repeats, std::optional<int64_t> dim) const {
   WHIT_USER(repeats >= 0, Value, "[repeat_interleave] negative repeat {}", repeats);
   const Tensor x = dim ? *this : flatten();
-  const auto axis = static_cast<size_t>(resolve_axis("repeat_interleave", dim.value_or(0), x.shape()));
+  const auto axis = must_have_axis("repeat_interleave", dim.value_or(0), x.shape());
   Dims with_one, wide, joined;
   for (size_t i = 0; i < x.ndim(); ++i) {
     with_one.push_back(x.shape()[i]);
@@ -458,7 +458,7 @@ Tensor Tensor::roll(const IntList& shifts, const std::optional<IntList>& dims) c
   WHIT_USER(shifts.size() == dims->size(), Runtime, "[roll] {} shifts for {} axes", shifts.size(), dims->size());
   Tensor out = *this;
   for (size_t i = 0; i < shifts.size(); ++i) {
-    const auto axis = static_cast<size_t>(resolve_axis("roll", (*dims)[i], shape()));
+    const auto axis = must_have_axis("roll", (*dims)[i], shape());
     const int64_t n = shape()[axis], by = ((shifts[i] % n) + n) % n;
     if (by == 0) continue;
     out = cat({part(out, axis, n - by, n), part(out, axis, 0, n - by)}, static_cast<int64_t>(axis));
@@ -467,12 +467,12 @@ Tensor Tensor::roll(const IntList& shifts, const std::optional<IntList>& dims) c
 }
 
 Tensor Tensor::unfold(int64_t dim, int64_t size, int64_t step) const {
-  const auto axis = resolve_axis("unfold", dim, shape());
+  const size_t axis = must_have_axis("unfold", dim, shape());
   WHIT_USER(size >= 0, Runtime, "[unfold] size {}; expected none below 0", size);
   WHIT_USER(step > 0, Runtime, "[unfold] step {}; expected a positive one", step);
-  const int64_t n = shape()[static_cast<size_t>(axis)];
+  const int64_t n = shape()[axis];
   WHIT_USER(size <= n, Runtime, "[unfold] size {} is more than the {} of axis {}", size, n, axis);
-  return wrap(window(uop(), axis, size, step, 1));
+  return wrap(window(uop(), static_cast<int64_t>(axis), size, step, 1));
 }
 
 // ---- diagonals

@@ -1,6 +1,7 @@
 // gather, scatter and what selects by a mask.
 #include <algorithm>
 
+#include "engine/jit.h"
 #include "ir/eval.h"
 #include "tensor/impl.h"
 
@@ -43,6 +44,17 @@ Tensor flat_positions(const Tensor& self, const Tensor& index, size_t axis) {
   return ok.where(sum, -1);
 }
 
+// How many results a mask has.
+int64_t n_chosen(const char* op, const Tensor& mask, std::optional<int64_t> size) {
+  if (size) WHIT_USER(*size >= 0, Value, "[{}] size {}; expected none below 0", op, *size);
+  if (size || mask.numel() == 0) return size.value_or(0);
+  WHIT_USER(!engine::is_capturing(), Jit,
+            "[{}] how many elements a mask chooses depends on data that is read now, and a captured function would not "
+            "read it again; give a `size` to nonzero or masked_select, or use where",
+            op);
+  return mask.sum().item_int();
+}
+
 }  // namespace
 
 Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
@@ -62,7 +74,7 @@ Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, cons
             "[scatter] reduce '{}' takes a number as src; for a tensor there is scatter_reduce", reduce);
   if (reduce == "add") return scatter_reduce(dim, index, src.cast(dtype()), "sum", true);
   if (reduce == "multiply") return scatter_reduce(dim, index, src.cast(dtype()), "prod", true);
-  const auto axis = static_cast<size_t>(resolve_axis("scatter", dim, shape()));
+  const auto axis = must_have_axis("scatter", dim, shape());
   check_index("scatter", *this, index, axis);
   const Tensor s = src.ndim() == 0 ? src.cast(dtype()).expand(index.shape()) : src;
   WHIT_USER(s.dtype() == dtype(), Runtime, "[scatter] src is {}, the tensor {}", name(s.dtype()), name(dtype()));
@@ -82,7 +94,7 @@ Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, cons
 
 Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
                               bool include_self) const {
-  const auto axis = static_cast<size_t>(resolve_axis("scatter_reduce", dim, shape()));
+  const auto axis = must_have_axis("scatter_reduce", dim, shape());
   check_index("scatter_reduce", *this, index, axis);
   WHIT_USER(reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", Runtime,
             "[scatter_reduce] reduce '{}'; expected sum, prod, mean, amax or amin", reduce);
@@ -126,8 +138,7 @@ Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, co
   const Dims dims = broadcast_shapes("masked_select", {&shape(), &mask.shape()});
   const Tensor m = broadcast_to("masked_select", mask, dims).flatten(),
                x = broadcast_to("masked_select", *this, dims).flatten();
-  const int64_t n = size ? *size : m.numel() == 0 ? 0 : m.sum().item_int();
-  WHIT_USER(n >= 0, Value, "[masked_select] size {}; expected none below 0", n);
+  const int64_t n = n_chosen("masked_select", m, size);
   if (n == 0 || m.numel() == 0) return full({n}, fill_value, {.dtype = dtype(), .buffer = false});
   // The k-th chosen element goes to place k; the others nowhere.
   const Tensor place = m.where(m.cumsum(0) - 1, -1).cast(DType::Int32).contiguous();
@@ -137,7 +148,7 @@ Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, co
 
 Tensor Tensor::nonzero(std::optional<int64_t> size, const Tensor& fill_value) const {
   const Tensor mask = ne(constant(0.0, dtype())).flatten();
-  const int64_t n = size ? *size : mask.numel() == 0 ? 0 : mask.sum().item_int();
+  const int64_t n = n_chosen("nonzero", mask, size);
   std::vector<Tensor> columns;
   int64_t stride = 1;
   const Tensor flat = arange(0, numel(), 1, DType::Int32).masked_select(mask, n, -1);
@@ -150,6 +161,19 @@ Tensor Tensor::nonzero(std::optional<int64_t> size, const Tensor& fill_value) co
   }
   if (columns.empty()) return zeros({n, 0}, {.dtype = DType::Int32, .buffer = false});
   return stack(columns, 1);
+}
+
+std::vector<Tensor> Tensor::unique() const {
+  const auto [sorted, order] = flatten().sort();
+  const int64_t n = numel();
+  if (n == 0) return {sorted, order, order};
+  const Tensor at = arange(0, n, 1, DType::Int32);
+  const Tensor starts = (at.eq(0) | sorted.ne(sorted.roll(1, IntList(0)))).contiguous();
+  const Tensor first = at.masked_select(starts);
+  const Tensor counts = cat({first, Tensor::full({1}, n, {.dtype = DType::Int32, .buffer = false})});
+  const Tensor group = starts.cumsum(0) - 1;
+  return {sorted.gather(0, first), order.scatter(0, order, group.cast(DType::Int32)).reshape(shape()),
+          counts.split({1, first.numel()})[1] - first};
 }
 
 }  // namespace whit

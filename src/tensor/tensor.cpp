@@ -201,7 +201,7 @@ Tensor Tensor::from_blob(void* ptr, const IntList& shape, const TensorOptions& o
 UOp Tensor::uop() const { return must_be_defined("tensor", *this).impl_->uop(); }
 const Shape& Tensor::shape() const { return must_be_defined("shape", *this).impl_->value.shape(); }
 DType Tensor::dtype() const { return must_be_defined("dtype", *this).impl_->value.dtype(); }
-int64_t Tensor::size(int64_t dim) const { return shape()[static_cast<size_t>(resolve_axis("size", dim, shape()))]; }
+int64_t Tensor::size(int64_t dim) const { return shape()[must_have_axis("size", dim, shape())]; }
 std::optional<std::string> Tensor::device() const {
   const UOp& u = impl_->storage ? impl_->storage->state() : impl_->value;
   if (!u->device) return std::nullopt;
