@@ -4,6 +4,7 @@
 #include "base/flags.h"
 #include "convert.h"
 #include "whit/jit.h"
+#include "whit/transform.h"
 
 namespace whit::python {
 namespace {
@@ -14,6 +15,7 @@ class PyJit {
       : fxn_(std::move(fxn)), jit_([](std::span<const Tensor>) { return std::vector<Tensor>(); }) {}
 
   AnyObject call(nb::args args, nb::kwargs kwargs) {
+    if (is_tracing()) return fxn_(*args, **kwargs);
     std::vector<Tensor> inputs;
     std::vector<nb::object> others;
     std::string form;  // of the arguments: where tensors are, names, lengths

@@ -7,3 +7,4 @@
 #include "whit/optim.h"
 #include "whit/state.h"
 #include "whit/tensor.h"
+#include "whit/transform.h"

@@ -16,6 +16,8 @@ BufferPtr make_buffer(DType dtype, int64_t n_elems, std::string_view device, con
 BufferPtr buffer_of(const UOp& b) {
   WHIT_CHECK(b.op() == Op::Buffer && !is_multi(b->device), "memory of a {} on {}", name(b.op()),
              device_name(b->device));
+  WHIT_USER(b.arg().int_at(0) > 0, Jit,
+            "[realize] the value depends on an argument of a function that is being traced, which has no data");
   if (auto p = payload(b)) return std::static_pointer_cast<Buffer>(p);
   auto memory = make_buffer(b.dtype(), b.shape()[0], device_name(b->device));
   set_payload(b, memory);

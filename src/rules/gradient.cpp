@@ -39,10 +39,14 @@ DType acc_dtype(DType dt) {
   return sum_acc_dtype(dt, text == "float32" ? DType::Float32 : dtype_by_name(text));
 }
 
+}  // namespace
+
 UOp sum_axes(const UOp& x, std::span<const int64_t> axes) {
   if (axes.empty()) return x;
   return cast(reduce_axes(cast(x, acc_dtype(x.dtype())), "add", axes), x.dtype());
 }
+
+namespace {
 
 // A gradient with the shape of its source: a source without axes was spread over all of them, and a gradient without
 // axes stands for equal elements.
@@ -267,6 +271,12 @@ int64_t add_custom_gradient(CustomGradient fn) {
   return static_cast<int64_t>(all.fns.size());
 }
 
+CustomGradient custom_gradient(int64_t id) {
+  CustomGradients& all = custom_gradients();
+  const std::lock_guard lock(all.mutex);
+  return all.fns.at(static_cast<size_t>(id) - 1);
+}
+
 bool has_gradient(Op op) {
   const bool has_row = std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) { return row.ops.has(op); });
   return has_row || kStops.has(op) || op == Op::Call || op == Op::Tuple || op == Op::GetTuple;
@@ -352,15 +362,9 @@ std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_
   const UOp body = call.src(0);
   const size_t n_args = call.n_src() - 1;
   if (call.arg().is_int()) {
-    CustomGradient fn;
-    {
-      CustomGradients& all = custom_gradients();
-      const std::lock_guard lock(all.mutex);
-      fn = all.fns.at(static_cast<size_t>(call.arg().as_int()) - 1);
-    }
     std::vector<UOp> given(body.n_src());
     for (const auto& [k, g] : out_grads) given[static_cast<size_t>(k)] = g;
-    std::vector<UOp> out = fn(given, call);
+    std::vector<UOp> out = custom_gradient(call.arg().as_int())(given, call);
     out.resize(n_args);
     return out;
   }

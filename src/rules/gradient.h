@@ -24,6 +24,10 @@ UOp transpose_chain(const UOp& chain, const UOp& base, UOp grad);
 /// arguments (null where none passes). A CALL whose arg is the id uses it.
 using CustomGradient = std::function<std::vector<UOp>(std::span<const UOp> out_grads, const UOp& call)>;
 int64_t add_custom_gradient(CustomGradient fn);
+CustomGradient custom_gradient(int64_t id);
+
+/// Sum over axes, which stay with size 1, in the accumulation dtype.
+UOp sum_axes(const UOp& x, std::span<const int64_t> axes);
 
 /// True when an op has a row, or is known to pass no gradient.
 bool has_gradient(Op op);

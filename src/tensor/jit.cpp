@@ -8,6 +8,7 @@
 #include "engine/jit.h"
 #include "schedule/multi.h"
 #include "tensor/impl.h"
+#include "whit/transform.h"
 
 namespace whit {
 namespace {
@@ -300,6 +301,7 @@ void TinyJit::reset() {
 int64_t TinyJit::n_kernels() const { return captured_ ? captured_->graph->n_kernels() : 0; }
 
 std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& body) {
+  if (is_tracing()) return body(inputs);
   if (captured_ && flag::JIT()) {
     const auto& want = captured_->inputs;
     WHIT_USER(inputs.size() == want.size(), Jit, "[jit] {} input tensors; captured with {}", inputs.size(),

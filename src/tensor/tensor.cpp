@@ -9,10 +9,12 @@
 #include "engine/buffers.h"
 #include "engine/jit.h"
 #include "ir/eval.h"
+#include "rules/batch.h"
 #include "runtime/buffer.h"
 #include "runtime/device.h"
 #include "schedule/multi.h"
 #include "tensor/impl.h"
+#include "whit/transform.h"
 
 namespace whit {
 namespace {
@@ -240,6 +242,7 @@ void Tensor::realize_all(std::span<const Tensor> tensors) {
     Impl& i = *t.impl_;
     const UOp& root = i.storage ? i.storage->state() : i.value;
     if (!root->device || is_weak(root.dtype()) || root.shape().numel() == 0 || root.op() == Op::Buffer) continue;
+    if (is_tracing() && has_tracer(root)) continue;  // computed when the traced function has its arguments
     roots.push_back(root);
     owners.push_back(t.impl_);
   }

@@ -1,0 +1,58 @@
+// Transforms of functions of tensors: batching, derivatives in both directions, recomputation. Each traces its function
+// with stand-ins that have a shape, a dtype and a device but no data, so transforms compose in every order. While a
+// function is traced a TinyJit in it runs as the function that it wraps, and reading data is an error.
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "whit/tensor.h"
+
+namespace whit {
+
+using TensorFn = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
+
+struct VmapOptions {
+  /// The axis of each argument that is mapped; absent: the argument is the same for all examples. One entry, or none
+  /// (axis 0), stands for all arguments.
+  std::vector<std::optional<int64_t>> in_axes = {};
+  /// Where the mapped axis goes in each result; one entry, or none (axis 0), stands for all.
+  std::vector<int64_t> out_axes = {};
+};
+
+/// What fn(one example) gives for all examples at once: a pass over the graph of fn, not a loop. fn sees its arguments
+/// without the mapped axis. Random numbers in fn are the same for all examples.
+/// errors: Value when no argument is mapped or the mapped sizes differ; Index for an axis out of range
+std::vector<Tensor> vmap(const TensorFn& fn, std::span<const Tensor> inputs, const VmapOptions& o = {});
+
+struct Jvp {
+  std::vector<Tensor> outputs, tangents;
+};
+/// Forward mode: fn(primals) and the derivative of each output in the direction of `tangents` (J v).
+/// errors: Value when a tangent's number or shape differs from the primal's; Runtime for a dtype that is no float
+Jvp jvp(const TensorFn& fn, std::span<const Tensor> primals, std::span<const Tensor> tangents);
+
+struct Vjp {
+  std::vector<Tensor> outputs;
+  /// From cotangents, one an output in its shape, to the gradients of the inputs (v J).
+  std::function<std::vector<Tensor>(std::span<const Tensor>)> pullback;
+};
+/// Reverse mode.
+Vjp vjp(const TensorFn& fn, std::span<const Tensor> primals);
+
+/// The gradients of fn's first output, a scalar, with respect to all inputs, as a function.
+TensorFn grad(TensorFn fn);
+
+/// result[o][i] has the shape of output o followed by that of input i. Forward mode where the inputs have fewer elements
+/// than the outputs, else reverse mode.
+std::vector<std::vector<Tensor>> jacobian(const TensorFn& fn, std::span<const Tensor> inputs);
+
+/// Second derivatives of fn's first output, a scalar: result[i][j] has the shape of input i followed by that of input j.
+std::vector<std::vector<Tensor>> hessian(const TensorFn& fn, std::span<const Tensor> inputs);
+
+/// True while a transform traces a function in this thread.
+bool is_tracing();
+
+}  // namespace whit

@@ -1,0 +1,229 @@
+// Transforms. A function is called with tracers; what it gives is a graph over them, in which the tracers are replaced
+// by values (jvp, vjp) or by values with one axis more (vmap).
+#include "whit/transform.h"
+
+#include "rules/batch.h"
+#include "rules/gradient.h"
+#include "tensor/impl.h"
+
+namespace whit {
+using namespace detail;
+
+namespace {
+
+thread_local int n_traces = 0;
+
+std::vector<UOp> tracers_like(const std::vector<UOp>& values) {
+  std::vector<UOp> out;
+  for (const UOp& v : values) out.push_back(tracer(v));
+  return out;
+}
+
+// A function's graph over tracers.
+struct Trace {
+  std::vector<UOp> inputs, outputs;
+  UOp first;  ///< a tracer older than all that the function makes
+
+  Trace(const TensorFn& fn, std::vector<UOp> tracers) : inputs(std::move(tracers)), first(tracer(idx(0))) {
+    std::vector<Tensor> args;
+    for (const UOp& x : inputs) args.push_back(wrap(x));
+    struct Depth {
+      Depth() { ++n_traces; }
+      ~Depth() { --n_traces; }
+    } depth;
+    for (const Tensor& t : fn(args)) outputs.push_back(must_be_defined("trace", t).uop());
+  }
+};
+
+std::vector<Tensor> replaced(const std::vector<UOp>& values, const Replacements& map) {
+  std::vector<Tensor> out;
+  for (const UOp& v : values) out.push_back(wrap(substitute(v, map)));
+  return out;
+}
+
+UOp zeros_like(const UOp& x) { return broadcast_scalar(constant(x.dtype(), 0.0), x.shape()); }
+
+// Gradients of all targets, which are tracers; zeros where none arrives.
+std::vector<UOp> pull(const std::vector<UOp>& roots, const std::vector<UOp>& seeds, const std::vector<UOp>& targets) {
+  std::vector<UOp> leaves;
+  for (const UOp& t : targets) leaves.push_back(t.src(0));
+  std::vector<UOp> grads = gradients(roots, seeds, leaves);
+  for (size_t i = 0; i < grads.size(); ++i)
+    grads[i] = grads[i] ? shaped(grads[i], targets[i].shape()) : zeros_like(targets[i]);
+  return grads;
+}
+
+// J v by transposing twice: v J is linear in v, so its gradient in the direction of the tangents is J times them.
+std::vector<UOp> push(const std::vector<UOp>& inputs, const std::vector<UOp>& outputs,
+                      const std::vector<UOp>& tangents) {
+  const std::vector<UOp> cotangents = tracers_like(outputs);
+  std::vector<UOp> out = pull(pull(outputs, cotangents, inputs), tangents, cotangents);
+  // What is linear has a gradient that does not depend on where it is taken; zeros remove what is left of the tracers.
+  Replacements zeros;
+  for (const UOp& c : cotangents) replace_tracer(zeros, c, zeros_like(c));
+  for (UOp& t : out) t = substitute(t, zeros);
+  return out;
+}
+
+std::vector<UOp> float_values(const char* op, std::span<const Tensor> tensors) {
+  std::vector<UOp> out;
+  for (const Tensor& t : tensors) {
+    WHIT_USER(must_be_defined(op, t).is_floating_point(), Runtime, "[{}] an argument is {}; expected a float dtype", op,
+              name(t.dtype()));
+    out.push_back(is_weak(t.dtype()) ? cast_value(t.uop(), default_float()) : t.uop());
+  }
+  return out;
+}
+
+// Values given for others of known shape, in their dtype.
+std::vector<UOp> values_for(const char* op, const char* what, std::span<const Tensor> given,
+                            const std::vector<UOp>& likes) {
+  WHIT_USER(given.size() == likes.size(), Value, "[{}] {} {}s for {} values", op, given.size(), what, likes.size());
+  std::vector<UOp> out;
+  for (size_t i = 0; i < likes.size(); ++i) {
+    WHIT_USER(must_be_defined(op, given[i]).shape() == likes[i].shape(), Value, "[{}] {} {} has shape {}; expected {}",
+              op, what, i, given[i].shape().str(), likes[i].shape().str());
+    out.push_back(cast_value(given[i].uop(), likes[i].dtype()));
+  }
+  return out;
+}
+
+void map_to(Replacements& map, const std::vector<UOp>& from, const std::vector<UOp>& to) {
+  for (size_t i = 0; i < from.size(); ++i) replace_tracer(map, from[i], to[i]);
+}
+
+UOp iota(int64_t n) { return Tensor::arange(0, n, 1, DType::Int64).uop(); }
+
+void check_float_outputs(const char* op, const std::vector<UOp>& outputs) {
+  for (const UOp& y : outputs)
+    WHIT_USER(is_float(y.dtype()), Runtime, "[{}] a result is {}; expected a float dtype", op, name(y.dtype()));
+}
+
+// The order that takes axis `from` of `rank` axes to place `to`.
+Dims moved_axis(size_t rank, int64_t from, int64_t to) {
+  Dims order;
+  for (int64_t a = 0; a < static_cast<int64_t>(rank); ++a)
+    if (a != from) order.push_back(a);
+  order.insert(order.begin() + to, from);
+  return order;
+}
+
+// A tracer replaced by the unit vectors of its elements: (numel, shape...).
+Replacements basis_of(const UOp& x) {
+  Dims dims{x.shape().numel()};
+  dims.append(x.shape().begin(), x.shape().end());
+  Replacements map;
+  replace_tracer(map, x, shaped(Tensor::eye(dims[0], {}, x.dtype()).uop(), dims));
+  return map;
+}
+
+}  // namespace
+
+bool is_tracing() { return n_traces > 0; }
+
+std::vector<Tensor> vmap(const TensorFn& fn, std::span<const Tensor> inputs, const VmapOptions& o) {
+  const auto check_count = [](const char* what, size_t have, size_t want) {
+    WHIT_USER(have <= 1 || have == want, Value, "[vmap] {} has {} entries for {} tensors", what, have, want);
+  };
+  check_count("in_axes", o.in_axes.size(), inputs.size());
+  std::vector<UOp> tracers;
+  Replacements leaves, shared;
+  std::optional<int64_t> n;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const UOp x = must_be_defined("vmap", inputs[i]).uop();
+    const auto axis = o.in_axes.empty() ? 0 : o.in_axes[o.in_axes.size() == 1 ? 0 : i];
+    if (!axis) {
+      tracers.push_back(tracer(x));
+      replace_tracer(shared, tracers[i], x);
+      continue;
+    }
+    WHIT_USER(!x.shape().empty(), Index, "[vmap] argument {} has shape (); it has no axis to map", i);
+    const int64_t a = resolve_axis("vmap", *axis, x.shape());
+    const int64_t size = x.shape()[static_cast<size_t>(a)];
+    WHIT_USER(!n || *n == size, Value, "[vmap] argument {} has {} examples on axis {} of shape {}; others have {}", i,
+              size, a, x.shape().str(), *n);
+    n = size;
+    const UOp front = permuted(x, moved_axis(x.shape().size(), a, 0));
+    tracers.push_back(tracer(x.dtype(), std::span<const int64_t>(front.shape()).subspan(1), device_of(x)));
+    replace_tracer(leaves, tracers[i], front);
+  }
+  WHIT_USER(n, Value, "[vmap] none of {} arguments is mapped", inputs.size());
+  const Trace trace(fn, std::move(tracers));
+  check_count("out_axes", o.out_axes.size(), trace.outputs.size());
+  std::vector<Tensor> out = replaced(batched(trace.outputs, leaves, iota(*n), trace.first), shared);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (o.out_axes.empty()) break;
+    const int64_t to = resolve_axis("vmap", o.out_axes[o.out_axes.size() == 1 ? 0 : i], out[i].shape());
+    out[i] = out[i].permute(moved_axis(out[i].ndim(), 0, to));
+  }
+  return out;
+}
+
+Jvp jvp(const TensorFn& fn, std::span<const Tensor> primals, std::span<const Tensor> tangents) {
+  const std::vector<UOp> x = float_values("jvp", primals), v = values_for("jvp", "tangent", tangents, x);
+  const Trace trace(fn, tracers_like(x));
+  check_float_outputs("jvp", trace.outputs);
+  Replacements map;
+  map_to(map, trace.inputs, x);
+  return {replaced(trace.outputs, map), replaced(push(trace.inputs, trace.outputs, v), map)};
+}
+
+Vjp vjp(const TensorFn& fn, std::span<const Tensor> primals) {
+  const std::vector<UOp> x = float_values("vjp", primals);
+  const Trace trace(fn, tracers_like(x));
+  check_float_outputs("vjp", trace.outputs);
+  Replacements map;
+  map_to(map, trace.inputs, x);
+  return {replaced(trace.outputs, map), [trace, map](std::span<const Tensor> cotangents) {
+            const std::vector<UOp> seeds = values_for("vjp", "cotangent", cotangents, trace.outputs);
+            return replaced(pull(trace.outputs, seeds, trace.inputs), map);
+          }};
+}
+
+TensorFn grad(TensorFn fn) {
+  return [fn = std::move(fn)](std::span<const Tensor> inputs) {
+    const Vjp v = vjp([&](std::span<const Tensor> args) { return std::vector<Tensor>{fn(args).at(0)}; }, inputs);
+    WHIT_USER(v.outputs[0].ndim() == 0, Assertion, "[grad] the result has shape {}; expected a scalar",
+              v.outputs[0].shape().str());
+    return v.pullback(std::vector<Tensor>{Tensor::constant(1.0, v.outputs[0].dtype())});
+  };
+}
+
+std::vector<std::vector<Tensor>> jacobian(const TensorFn& fn, std::span<const Tensor> inputs) {
+  const std::vector<UOp> x = float_values("jacobian", inputs);
+  const Trace trace(fn, tracers_like(x));
+  check_float_outputs("jacobian", trace.outputs);
+  Replacements map;
+  map_to(map, trace.inputs, x);
+  int64_t n_in = 0;
+  for (const UOp& u : x) n_in += u.shape().numel();
+  std::vector<std::vector<Tensor>> out;
+  for (const UOp& y : trace.outputs) {
+    std::vector<UOp> row;  // (examples, ...)
+    const int64_t n_out = y.shape().numel();
+    const bool forward = n_in < n_out;
+    if (!forward) {
+      const UOp seed = tracer(y);
+      row = batched(pull({y}, {seed}, trace.inputs), basis_of(seed), iota(n_out), trace.first);
+    }
+    for (size_t i = 0; forward && i < x.size(); ++i) {
+      const UOp seed = tracer(x[i]);
+      const std::vector<UOp> columns =
+          batched(push({trace.inputs[i]}, {y}, {seed}), basis_of(seed), iota(x[i].shape().numel()), trace.first);
+      row.push_back(permuted(columns[0], moved_axis(y.shape().size() + 1, 0, static_cast<int64_t>(y.shape().size()))));
+    }
+    for (size_t i = 0; i < row.size(); ++i) {
+      Dims dims(y.shape().begin(), y.shape().end());
+      dims.append(x[i].shape().begin(), x[i].shape().end());
+      row[i] = shaped(row[i], dims);
+    }
+    out.push_back(replaced(row, map));
+  }
+  return out;
+}
+
+std::vector<std::vector<Tensor>> hessian(const TensorFn& fn, std::span<const Tensor> inputs) {
+  return jacobian(grad(fn), inputs);
+}
+
+}  // namespace whit
