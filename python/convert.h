@@ -112,6 +112,7 @@ void bind_rewrite(nb::module_& m);
 void bind_lower(nb::module_& m);
 void bind_graph(nb::module_& m);
 void bind_jit(nb::module_& m);
+void bind_transform(nb::module_& m);
 nb::object error_class(ErrorKind kind);
 
 }  // namespace whit::python

@@ -129,4 +129,5 @@ NB_MODULE(_whit, m) {
   bind_lower(m);
   bind_graph(m);
   bind_jit(m);
+  bind_transform(m);
 }

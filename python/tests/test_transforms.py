@@ -1,0 +1,145 @@
+"""vmap, jvp, vjp, grad, jacobian, hessian: against loops, closed forms and finite differences, in every order, with TinyJit and function."""
+import numpy as np
+import pytest
+
+import whit.transform
+from whit import Tensor, TinyJit, function, grad, hessian, jacobian, jvp, nn, value_and_grad, vjp, vmap
+
+RNG = np.random.default_rng(7)
+
+
+def arr(*shape): return RNG.standard_normal(shape).astype(np.float32)
+
+
+def close(a, b, tol=1e-5): np.testing.assert_allclose(a.numpy() if isinstance(a, Tensor) else a, b.numpy() if isinstance(b, Tensor) else b, rtol=tol, atol=tol)
+
+
+def test_examples_of_the_documentation():
+  import doctest
+  assert doctest.testmod(whit.transform).attempted >= 15
+  assert doctest.testmod(whit.transform).failed == 0
+
+
+@pytest.mark.parametrize("fn", [
+  lambda x: x.sum(), lambda x: x.softmax(), lambda x: x.layernorm(), lambda x: x.cumsum(0), lambda x: x.sort(1)[0], lambda x: x.argmax(1),
+  lambda x: x[1:, ::2], lambda x: x[Tensor([2, 0])], lambda x: x.pad((1, 2)), lambda x: x.T, lambda x: x.matmul(x.T), lambda x: x.std(),
+  lambda x: x.topk(2)[0], lambda x: Tensor.einsum("ij,kj->ik", x, x), lambda x: (x > 0).where(x, 0),
+  lambda x: x.reshape(1, 1, 4, 5).interpolate((8, 10)), lambda x: x.reshape(1, 1, 4, 5).conv2d(Tensor.ones(2, 1, 3, 3), padding=1), lambda x: x.roll(1, 0),
+  lambda x: Tensor.stack(x, x * 2), lambda x: x.cast("int32"), lambda x: x.gather(1, Tensor([[0, 1], [2, 3], [4, 0], [1, 2]])), lambda x: Tensor.arange(4)],
+  ids=str)
+def test_vmap_is_a_loop(fn):
+  x = Tensor(arr(3, 4, 5)).realize()
+  close(vmap(fn)(x), Tensor.stack(*[fn(x[i]) for i in range(3)]))
+
+
+def test_structures_and_axes():
+  p, x = {"w": Tensor(arr(4, 2)), "b": Tensor(arr(2))}, Tensor(arr(4, 3))
+  out = vmap(lambda p, x: [x @ p["w"], (x @ p["w"] + p["b"]).sum()], in_axes=(None, 1), out_axes=[1, 0])(p, x)
+  close(out[0], p["w"].T @ x)
+  close(out[1], (x.T @ p["w"] + p["b"]).sum(1))
+  out = vmap(lambda p, x: x @ p["w"], in_axes=({"w": 1, "b": None}, None))(p, x[:, 0])
+  close(out, p["w"].T @ x[:, 0])
+
+
+def test_layers_and_functions_inside():
+  layer, norm = nn.Linear(4, 3), nn.LayerNorm(3)
+  @function
+  def f(x): return norm(layer(x)).relu()
+  x = Tensor(arr(5, 2, 4)).realize()
+  with pytest.raises(RuntimeError, match="no argument"): vmap(f)(x)
+  g = lambda x: norm(layer(x)).relu()  # noqa: E731
+  close(vmap(g)(x), g(x))
+  h = function(lambda a, b: a * b + 1)
+  close(vmap(h, in_axes=(0, None))(x, x[0]), x * x[0] + 1)
+
+
+def test_derivatives_against_finite_differences():
+  def f(a, b): return ((a @ b).tanh() * a.sum()).sin()
+  a, b, da, db = (Tensor(arr(*s).astype(np.float64)) for s in ((3, 4), (4, 2), (3, 4), (4, 2)))
+  y, dy = jvp(f, (a, b), (da, db))
+  h = 1e-6
+  close(dy, (f(a + da * h, b + db * h) - f(a - da * h, b - db * h)) / (2 * h), 1e-6)
+  _, back = vjp(f, a, b)
+  c = Tensor(arr(3, 2).astype(np.float64))
+  ga, gb = back(c)
+  close((ga * da).sum() + (gb * db).sum(), (c * dy).sum(), 1e-9)  # <c, J v> = <J' c, v>
+  ja, jb = jacobian(f, argnums=(0, 1))(a, b)
+  assert ja.shape == (3, 2, 3, 4) and jb.shape == (3, 2, 4, 2)
+  close(Tensor.einsum("ijkl,kl->ij", ja, da) + Tensor.einsum("ijkl,kl->ij", jb, db), dy, 1e-9)
+
+
+def test_hessian_of_a_quadratic_form():
+  m, x = Tensor(arr(4, 4)), Tensor(arr(4))
+  close(hessian(lambda v: v @ (m @ v))(x), m + m.T)
+
+
+def test_value_and_grad_and_argnums():
+  v, (g0, g1) = value_and_grad(lambda a, s, b: (a * b * s["k"]).sum(), argnums=(0, -1))(Tensor([1.0, 2.0]), {"k": Tensor(2.0)}, Tensor([3.0, 4.0]))
+  assert v.item() == 22 and g0.tolist() == [6, 8] and g1.tolist() == [2, 4]
+  with pytest.raises(AssertionError, match="expected one scalar"): grad(lambda a: a)(Tensor([1.0, 2.0]))
+
+
+def f(x): return (x * x * x).sum()
+
+
+V, X = arr(3, 4), arr(3, 4)
+TRANSFORMS = {
+  "gradient": lambda fn: lambda x: grad(lambda y: fn(y).sum())(x),
+  "vmap": lambda fn: lambda x: vmap(fn)(x),
+  "jvp": lambda fn: lambda x: jvp(fn, (x,), (Tensor(V) if x.ndim == 2 else x,))[1],
+  "function": lambda fn: function(fn, allow_implicit=True),
+  "TinyJit": lambda fn: TinyJit(lambda x: fn(x).realize()),
+}
+
+
+# A jit inside a captured jit is an error of its own.
+@pytest.mark.parametrize("outer,inner", [(a, b) for a in TRANSFORMS for b in TRANSFORMS if (a, b) != ("TinyJit", "TinyJit")])
+def test_every_ordered_pair(outer, inner):
+  x, v = X.astype(np.float64), V.astype(np.float64)
+  # The same two steps on NumPy functions with known derivatives: value, first and second derivative of sum(x^3), over the mapped rows or all.
+  def numeric(outer, inner):
+    cube = lambda t: (t ** 3).sum()  # noqa: E731
+    def apply(name, fn):
+      def grad_of(t):
+        g, h = np.zeros_like(t), 1e-4
+        for i in np.ndindex(t.shape):
+          e = np.zeros_like(t)
+          e[i] = h
+          g[i] = (np.sum(fn(t + e)) - np.sum(fn(t - e))) / (2 * h)
+        return g
+      def jvp_of(t):
+        d, h = (v if t.ndim == 2 else t), 1e-4
+        return (np.asarray(fn(t + d * h)) - np.asarray(fn(t - d * h))) / (2 * h)
+      return {"gradient": grad_of, "vmap": lambda t: np.stack([fn(r) for r in t]), "jvp": jvp_of}.get(name, fn)
+    return apply(outer, apply(inner, cube))(x)
+  want = numeric(outer, inner)
+  fn = TRANSFORMS[outer](TRANSFORMS[inner](f))
+  for _ in range(3 if "TinyJit" in (outer, inner) else 1): got = fn(Tensor(X).realize())
+  np.testing.assert_allclose(got.numpy(), want, rtol=2e-3, atol=2e-3)
+
+
+def test_in_a_captured_training_step():
+  w = Tensor(arr(4)).realize()
+  @TinyJit
+  def step(x):
+    per_example = vmap(grad(lambda w, x: (w * x).sum().tanh()), in_axes=(None, 0))(w, x)
+    w.assign(w - 0.1 * per_example.mean(0)).realize()
+    return per_example.realize()
+  want = w.numpy().astype(np.float64)
+  for _ in range(4):
+    x = arr(8, 4)
+    g = x * (1 - np.tanh(x @ want) ** 2)[:, None]
+    close(step(Tensor(x).realize()), g, 1e-4)
+    want = want - 0.1 * g.mean(0)
+  close(w, want, 1e-4)
+
+
+def test_errors_name_what_is_wrong():
+  x = Tensor(arr(3, 4))
+  with pytest.raises(ValueError, match=r"argument 1 has 2 examples on axis 0 of shape \(2, 4\); others have 3"): vmap(lambda a, b: a)(x, x[:2])
+  with pytest.raises(IndexError): vmap(lambda a: a, in_axes=2)(x)
+  with pytest.raises(ValueError, match="2 axes"): vmap(lambda a: a, in_axes=(0, 0))(x)
+  with pytest.raises(TypeError, match="a float; expected a Tensor"): vmap(lambda a: 1.0)(x)
+  with pytest.raises(Exception, match="being traced, which has no data"): vmap(lambda a: a * a.sum().item())(x)
+  with pytest.raises(RuntimeError, match="an argument is int"): jvp(lambda a: a, (Tensor([1]),), (Tensor([1.0]),))
+  with pytest.raises(ValueError, match="differ in structure"): jvp(lambda a: a, (x,), (x, x))
