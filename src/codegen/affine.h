@@ -4,28 +4,14 @@
 // does not change is a prefix that lowering hoists, unrolled copies differ in their constant alone, and a LANES term
 // with coefficient 1 shows a contiguous access.
 #pragma once
-#include "ir/build.h"
+#include "rules/linear.h"
 
 namespace whit::codegen {
 
-struct Term {
-  UOp factor;  ///< not a sum, and not a product with a constant
-  int64_t coef = 1;
-};
+using Affine = Linear;
 
-struct Affine {
-  SmallVec<Term, 6> terms;
-  int64_t constant = 0;
-
-  void add(const UOp& factor, int64_t coef);
-  void add(const Affine& other, int64_t scale);
-  /// The coefficient of a factor, 0 where it does not occur.
-  int64_t coef(const Node* factor) const;
-  /// Inclusive bounds, saturated.
-  std::pair<int64_t, int64_t> bounds() const;
-};
-
-/// Sums, differences and products with constants are taken apart; everything else is a factor.
+/// Sums, differences and products with constants are taken apart; everything else is a term. A sum that does not fit is
+/// one term.
 Affine affine_of(const UOp& u);
 /// Terms of outer loops first, the constant last.
 UOp build_affine(const Affine& a, DType dtype);

@@ -498,7 +498,7 @@ class Builder {
     for (const UOp& g : gates) {
       auto at = [&](const UOp& u) {
         const Affine x = affine_of(u);
-        return x.constant + x.coef(o.node()) * a + x.coef(k.node()) * b;
+        return x.constant + x.factor_of(o) * a + x.factor_of(k) * b;
       };
       const int64_t x = at(g.src(0)), y = at(g.src(1));
       if (!(g.op() == Op::CmpLt ? x < y : g.op() == Op::CmpNe ? x != y : x == y)) return false;
@@ -636,11 +636,8 @@ void unroll_short_sums(Nest& nest, const UOp& sum) {
   for (const Node* n : toposort(nest.ends))
     if (n->op == Op::Reduce && n != sum.node())
       for (const UOp& r : closed_ranges(n)) map.emplace(r.node(), with_type(r, AxisType::Unroll));
-  if (map.empty()) return;
   for (const UOp& r : closed_ranges(sum.node())) map.erase(r.node());
-  for (UOp& e : nest.ends) e = substitute(e, map);
-  for (UOp& r : nest.order)
-    if (const auto it = map.find(r.node()); it != map.end()) r = it->second;
+  replace_ranges(nest, map);
 }
 
 }  // namespace

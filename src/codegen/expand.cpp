@@ -147,26 +147,23 @@ class Expander {
     }
     if (lane) base.values[lane.node()] = UOp::make(Op::Lanes, DType::WeakInt, {}, range_size(lane.node()));
     placed_home_ = block;
-    for_each_copy(copied, [&](std::span<const int64_t> at) {
-      Scope scope;
-      scope.values = base.values;
-      for (size_t i = 0; i < copied.size(); ++i) scope.values[copied[i].node()] = idx(at[i]);
-      store(e.src(0), scope, block);
-    });
+    for_each_copy(copied, base, [&](Scope& scope) { store(e.src(0), scope, block); });
   }
 
+  // Calls f with the scope of each copy: the values of `outer`, and the copied ranges as numbers.
   template <class F>
-  static void for_each_copy(std::span<const UOp> ranges, F&& f) {
-    std::vector<int64_t> at(ranges.size(), 0);
+  static void for_each_copy(std::span<const UOp> ranges, const Scope& outer, F&& f) {
     int64_t n = 1;
     for (const UOp& r : ranges) n *= range_size(r.node());
     for (int64_t i = 0; i < n; ++i) {
-      int64_t rest = i;
-      for (size_t d = ranges.size(); d-- > 0;) {
-        at[d] = rest % range_size(ranges[d].node());
-        rest /= range_size(ranges[d].node());
+      Scope copy;
+      copy.values = outer.values;
+      int64_t stride = n;
+      for (const UOp& r : ranges) {
+        stride /= range_size(r.node());
+        copy.values[r.node()] = idx(i / stride % range_size(r.node()));
       }
-      f(std::span<const int64_t>(at));
+      f(copy);
     }
   }
 
@@ -251,11 +248,11 @@ class Expander {
     Strided s;
     if (flat.shape().empty()) return s;
     s.rest = affine_of(flat);
-    for (const Term& t : s.rest.terms)
-      if (!t.factor.shape().empty()) {
-        if (s.lanes || t.factor.op() != Op::Lanes) return {};
-        s.lanes = t.factor;
-        s.stride = t.coef;
+    for (const Affine::Term& t : s.rest.terms)
+      if (!t.node.shape().empty()) {
+        if (s.lanes || t.node.op() != Op::Lanes) return {};
+        s.lanes = t.node;
+        s.stride = t.factor;
       }
     if (s.lanes) s.rest.add(s.lanes, -s.stride);
     return s;
@@ -381,17 +378,16 @@ class Expander {
     }
     Affine a = affine_of(flat);
     const Node* vector = nullptr;
-    for (const Term& t : a.terms)
-      if (!t.factor.shape().empty()) {
-        if (vector || t.factor.op() != Op::Lanes || t.coef != 1) return at;
-        vector = t.factor.node();
+    for (const Affine::Term& t : a.terms)
+      if (!t.node.shape().empty()) {
+        if (vector || t.node.op() != Op::Lanes || t.factor != 1) return at;
+        vector = t.node.node();
       }
     if (!vector) return at;
     lanes = vector->arg.as_int();
     a.add(UOp(vector), -1);
     const UOp first = build_affine(a, flat.dtype());
-    if (at.n_src() == 2) return UOp::make(Op::Index, at.dtype(), {at.src(0), first});
-    return UOp::make(Op::Index, at.dtype(), {at.src(0), first, at.src(2)});
+    return index(at.src(0), first, at.n_src() == 3 ? at.src(2) : UOp());
   }
 
   // ---- what closes loops
@@ -510,10 +506,7 @@ class Expander {
     Closed c = close(n, scope, true);
     std::vector<UOp> bodies;
     int64_t lanes = c.lane ? range_size(c.lane.node()) : 1;
-    for_each_copy(c.copied, [&](std::span<const int64_t> at) {
-      Scope copy;
-      copy.values = c.scope.values;
-      for (size_t i = 0; i < at.size(); ++i) copy.values[c.copied[i].node()] = idx(at[i]);
+    for_each_copy(c.copied, c.scope, [&](Scope& copy) {
       bodies.push_back(expand(UOp(n->src()[0]), copy));
       lanes = std::max(lanes, n_lanes(bodies.back()));
     });
@@ -586,10 +579,7 @@ class Expander {
     const UOp scratch = UOp::make(Op::Scratch, n->dtype, {}, std::span<const int64_t>(arg));
     tree_.scratch_bytes += (n_elems * n_bytes(n->dtype) + 63) / 64 * 64;
     std::vector<UOp> deps{scratch};
-    for_each_copy(c.copied, [&](std::span<const int64_t> at) {
-      Scope copy;
-      copy.values = c.scope.values;
-      for (size_t i = 0; i < at.size(); ++i) copy.values[c.copied[i].node()] = idx(at[i]);
+    for_each_copy(c.copied, c.scope, [&](Scope& copy) {
       int64_t lanes = 1;
       placed_.place = expand(UOp::make(Op::Index, n->dtype, {scratch, flat}), copy);
       const UOp to = contiguous(placed_.place, lanes);

@@ -120,6 +120,13 @@ UOp fresh_range(int64_t size, AxisType type) {
 }
 UOp with_type(const UOp& r, AxisType type) { return fresh_range(range_size(r.node()), type); }
 
+void replace_ranges(Nest& nest, const RangeMap& map) {
+  if (map.empty()) return;
+  for (UOp& e : nest.ends) e = substitute(e, map);
+  for (UOp& r : nest.order)
+    if (const auto it = map.find(r.node()); it != map.end()) r = it->second;
+}
+
 void merge_ranges(Nest& nest) {
   for (bool again = true; again;) {
     again = false;
@@ -141,7 +148,7 @@ void merge_ranges(Nest& nest) {
         if (!closers.together(a, b)) continue;
         const int64_t size = range_size(b.node());
         bool joined = true;
-        for (const Affine& x : roots) joined = joined && x.coef(a.node()) == x.coef(b.node()) * size;
+        for (const Affine& x : roots) joined = joined && x.factor_of(a) == x.factor_of(b) * size;
         if (!joined) continue;
         const UOp m = fresh_range(range_size(a.node()) * size, axis_type(a.node()));
         const auto at = std::find(nest.order.begin(), nest.order.end(), a);
@@ -183,10 +190,10 @@ UOp to_sink(const std::vector<Nest>& nests, const UOp& original) {
 
 Stride stride_of(const Affine& flat, const UOp& r) {
   Stride s;
-  for (const Term& t : flat.terms) {
-    if (t.factor == r)
-      s.value = t.coef;
-    else if (t.factor.depends_on(r))
+  for (const Affine::Term& t : flat.terms) {
+    if (t.node == r)
+      s.value = t.factor;
+    else if (t.node.depends_on(r))
       s.linear = false;
   }
   return s;

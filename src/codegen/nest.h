@@ -26,6 +26,9 @@ std::vector<Nest> nests_of(const UOp& kernel);
 UOp fresh_range(int64_t size, AxisType type);
 UOp with_type(const UOp& range, AxisType type);  ///< a fresh one of the same size
 
+/// Puts other ranges in the place of some of a nest's.
+void replace_ranges(Nest& nest, const RangeMap& map);
+
 /// Ranges that a node closes: the sources of an END, REDUCE or STAGE after the first.
 std::vector<UOp> closed_ranges(const Node* n);
 

@@ -43,8 +43,8 @@ bool linear_forms(const UOp& value, std::vector<Affine>& flats, std::vector<Affi
   }
   for (const auto* list : {&flats, &gates})
     for (const Affine& a : *list)
-      for (const Term& t : a.terms)
-        if (t.factor.op() != Op::Range) return false;
+      for (const Affine::Term& t : a.terms)
+        if (t.node.op() != Op::Range) return false;
   // A range that reaches the value otherwise (an arange, a remainder) is no index.
   for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Index && !compares_indices(m); }))
     if (n->op == Op::Range) return false;
@@ -69,7 +69,7 @@ Tile::Dim dim_of(std::vector<std::pair<UOp, int64_t>> terms) {
 bool proportional(const Affine& a, const Tile::Dim& d) {
   const auto& [r0, c0] = d.terms[0];
   for (const auto& [r, c] : d.terms)
-    if (a.coef(r.node()) * c0 != a.coef(r0.node()) * c) return false;
+    if (a.factor_of(r) * c0 != a.factor_of(r0) * c) return false;
   return true;
 }
 
@@ -189,20 +189,20 @@ Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UO
   for (const Affine& a : gates) {
     if (a.terms.size() < 2) continue;
     std::vector<std::pair<UOp, int64_t>> terms;
-    for (const Term& term : a.terms) terms.emplace_back(term.factor, term.coef);
+    for (const Affine::Term& term : a.terms) terms.emplace_back(term.node, term.factor);
     if (!add_sum(std::move(terms))) return t;
   }
   // Without a gate to tell: a summed range and an output range whose strides overlap are a window.
   for (const Affine& a : flats)
-    for (const Term& k : a.terms) {
-      if (!contains(summed, k.factor)) continue;
-      for (const Term& o : a.terms) {
-        if (contains(summed, o.factor) || o.coef % k.coef != 0) continue;
+    for (const Affine::Term& k : a.terms) {
+      if (!contains(summed, k.node)) continue;
+      for (const Affine::Term& o : a.terms) {
+        if (contains(summed, o.node) || o.factor % k.factor != 0) continue;
         bool known = false;
         for (const Tile::Dim& d : sums)
-          for (const auto& [r, c] : d.terms) known = known || r == k.factor || r == o.factor;
-        if (!known && std::abs(o.coef) <= std::abs(k.coef) * (range_size(k.factor.node()) - 1))
-          if (!add_sum({{o.factor, o.coef}, {k.factor, k.coef}})) return t;
+          for (const auto& [r, c] : d.terms) known = known || r == k.node || r == o.node;
+        if (!known && std::abs(o.factor) <= std::abs(k.factor) * (range_size(k.node.node()) - 1))
+          if (!add_sum({{o.node, o.factor}, {k.node, k.factor}})) return t;
       }
     }
   for (const Tile::Dim& d : sums) {
@@ -221,7 +221,7 @@ Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UO
   // As in memory, so that filling runs along it: the largest stride outside.
   auto stride = [&](const Tile::Dim& d) {
     int64_t s = 0;
-    for (const Affine& a : flats) s = std::max(s, std::abs(a.coef(d.terms[0].first.node()) / d.terms[0].second));
+    for (const Affine& a : flats) s = std::max(s, std::abs(a.factor_of(d.terms[0].first) / d.terms[0].second));
     return s;
   };
   std::stable_sort(t.dims.begin(), t.dims.end(),

@@ -185,10 +185,7 @@ void unroll_small_reduces(Nest& nest, const std::vector<const Node*>& split) {
       if (axis_type(r.node()) == AxisType::Reduce && !map.contains(r.node()))
         map.emplace(r.node(), with_type(r, AxisType::Unroll));
   }
-  if (map.empty()) return;
-  for (UOp& e : nest.ends) e = substitute(e, map);
-  for (UOp& r : nest.order)
-    if (const auto it = map.find(r.node()); it != map.end()) r = it->second;
+  replace_ranges(nest, map);
 }
 
 std::vector<UOp> common_loops(const Nest& nest) {
@@ -344,12 +341,8 @@ std::vector<Segment> segments_of(int64_t n, int64_t lanes, int64_t unroll, bool 
 Nest clone(const Nest& nest) {
   RangeMap map;
   Nest copy = nest;
-  for (UOp& r : copy.order) {
-    const UOp fresh = with_type(r, axis_type(r.node()));
-    map.emplace(r.node(), fresh);
-    r = fresh;
-  }
-  for (UOp& e : copy.ends) e = substitute(e, map);
+  for (const UOp& r : nest.order) map.emplace(r.node(), with_type(r, axis_type(r.node())));
+  replace_ranges(copy, map);
   return copy;
 }
 

@@ -18,8 +18,6 @@
 namespace whit::engine {
 namespace {
 
-std::atomic<int64_t> compiled_count{0};
-
 struct CacheKey {
   const Node* sink;
   const CodePath* path;
@@ -119,7 +117,6 @@ class Compilation {
                         "compiles it without optimisation",
                         error.what(), e->name, device, path.renderer));
     }
-    compiled_count.fetch_add(1, std::memory_order_relaxed);
     if (flag::DEBUG() >= 3)
       log_line(fmt::format("compiled {:<40} lower {:6.2f} ms, compile {:6.2f} ms, {}", e->name,
                            static_cast<double>(lowered - start) * 1e-6,
@@ -207,13 +204,6 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs) {
   for (size_t i = 0; i < jobs.size(); ++i)
     if (!out[i]) out[i] = c.map.at(keys[i]);
   return out;
-}
-
-int64_t n_compiled() { return compiled_count.load(); }
-
-void clear_compile_cache() {
-  std::lock_guard lock(cache().mutex);
-  cache().map.clear();
 }
 
 namespace {

@@ -53,8 +53,4 @@ struct CompileJob {
 /// One executable a job, not yet loaded. errors: Compile, with the kernel and how to see it; those of code_path()
 std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs);
 
-/// Kernels that were really compiled, not found in this process's cache.
-int64_t n_compiled();
-void clear_compile_cache();
-
 }  // namespace whit::engine

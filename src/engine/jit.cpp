@@ -508,11 +508,5 @@ int64_t CapturedGraph::arena_bytes() const {
   for (const auto& a : impl_->arenas) n += a.second->n_bytes();
   return n;
 }
-int64_t CapturedGraph::held_bytes() const {
-  int64_t n = 0;
-  for (const Made& m : impl_->made)
-    for (const Turn& t : m.turns) n += t.buffer->n_bytes();
-  return n;
-}
 
 }  // namespace whit::engine

@@ -47,8 +47,6 @@ class CapturedGraph {
   int64_t n_kernels() const;
   int64_t n_copies() const;
   int64_t arena_bytes() const;
-  /// Bytes of memory that the graph holds beyond arena: outputs and what goes between runs.
-  int64_t held_bytes() const;
 
  private:
   friend class Capture;

@@ -14,7 +14,6 @@
 #include "engine/run.h"
 #include "engine/stores.h"
 #include "ir/build.h"
-#include "ir/text.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
 #include "schedule/multi.h"

@@ -4,8 +4,6 @@
 //
 // A CALL is evaluated in a frame of its own that binds PARAMs; frames nest as calls do, which is the only recursion.
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <unordered_set>
 
 #include "ir/build.h"

@@ -1,7 +1,5 @@
 #include "nn/files.h"
 
-#include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "base/error.h"

@@ -2,10 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <deque>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/flags.h"
 #include "base/text.h"

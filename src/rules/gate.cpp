@@ -56,12 +56,7 @@ struct Fact {
 
 bool same_terms(const Linear& a, const Linear& b) {
   if (a.terms.size() != b.terms.size()) return false;
-  for (const auto& s : a.terms) {
-    bool found = false;
-    for (const auto& t : b.terms) found |= s.node == t.node && s.factor == t.factor;
-    if (!found) return false;
-  }
-  return true;
+  return std::all_of(a.terms.begin(), a.terms.end(), [&](const auto& t) { return b.factor_of(t.node) == t.factor; });
 }
 
 // The fact that a comparison of index values states.

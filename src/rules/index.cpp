@@ -1,5 +1,4 @@
 // Index arithmetic on weakint. Most of the work is in rules/linear.cpp.
-#include <numeric>
 
 #include "ir/build.h"
 #include "rules/linear.h"

@@ -4,19 +4,37 @@
 #include <numeric>
 
 namespace whit {
+
+int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+int64_t ceil_quotient(int64_t a, int64_t b) { return a / b + (a % b != 0 && (a < 0) == (b < 0)); }
+
+Linear scaled_down(const Linear& l, int64_t d) {
+  Linear out;
+  for (const auto& t : l.terms) out.terms.push_back({t.node, t.factor / d});
+  out.constant = floor_quotient(l.constant, d);
+  return out;
+}
+
+int64_t gcd_of(const Linear& l, int64_t c) {
+  for (const auto& t : l.terms) c = std::gcd(c, t.factor);
+  return c;
+}
+
+void split_multiples(const Linear& l, int64_t d, Linear* divisible, Linear* rest) {
+  for (const auto& t : l.terms) {
+    if (t.factor % d == 0)
+      divisible->terms.push_back({t.node, t.factor / d});
+    else
+      rest->terms.push_back(t);
+  }
+  rest->constant = l.constant;
+}
+
 namespace {
 
-int64_t floor_quotient(int64_t a, int64_t b) {
-  const int64_t q = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
 int64_t floor_remainder(int64_t a, int64_t b) {
   const int64_t t = a % b;
   return t != 0 && (t < 0) != (b < 0) ? t + b : t;
-}
-int64_t ceil_quotient(int64_t a, int64_t b) {
-  const int64_t q = a / b;
-  return a % b != 0 && (a < 0) == (b < 0) ? q + 1 : q;
 }
 
 bool is_int_const(const UOp& u) { return u.is_const() && !u.arg().is_invalid(); }
@@ -45,29 +63,6 @@ std::optional<int64_t> one_period(const Linear& l, int64_t c) {
   const int64_t q = floor_quotient(b->lo, c);
   if (q != floor_quotient(b->hi, c)) return {};
   return q;
-}
-
-Linear scaled_down(const Linear& l, int64_t d) {
-  Linear out;
-  for (const auto& t : l.terms) out.terms.push_back({t.node, t.factor / d});
-  out.constant = floor_quotient(l.constant, d);
-  return out;
-}
-
-int64_t gcd_of(const Linear& l, int64_t c) {
-  for (const auto& t : l.terms) c = std::gcd(c, t.factor);
-  return c;
-}
-
-// Splits l into d * divisible + rest; the constant goes to rest.
-void split(const Linear& l, int64_t d, Linear* divisible, Linear* rest) {
-  for (const auto& t : l.terms) {
-    if (t.factor % d == 0)
-      divisible->terms.push_back({t.node, t.factor / d});
-    else
-      rest->terms.push_back(t);
-  }
-  rest->constant = l.constant;
 }
 
 // Factors taken modulo c, all to [0, c) or each to the nearest of zero, so that the sum stays within one period. On
@@ -105,6 +100,52 @@ SmallVec<int64_t, 8> suggested_divisors(const Linear& l, int64_t c) {
 
 UOp finished(const Linear& l) { return l.ok ? l.to_uop() : UOp(); }
 
+// What is known of a division: x // c is quotient + left // by, and x % c is remainder + times * (left % by).
+struct Division {
+  Linear quotient{}, remainder{};
+  UOp left{};  // null: nothing is left to divide
+  int64_t by = 1, times = 1;
+};
+Division divide(const Linear& l, int64_t c) {
+  Division out;
+  Linear rest, near, moved;
+  split_multiples(l, c, &out.quotient, &rest);
+  out.quotient.constant = floor_quotient(rest.constant, c);
+  rest.constant = floor_remainder(rest.constant, c);
+  const auto in_period = [&](int64_t q, const Linear& sum) {
+    out.quotient.add_constant(q);
+    out.remainder = sum;
+    out.remainder.add_constant(-c * q);
+    return out;
+  };
+  if (const auto q = one_period(rest, c)) return in_period(*q, rest);
+  if (const auto q = congruent(rest, c, &near, &moved)) {
+    out.quotient.add(moved, 1);
+    return in_period(*q, near);
+  }
+  const auto divided_further = [&](const Linear& left, int64_t d) {
+    out.left = left.to_uop();
+    out.by = c / d;
+    out.times = d;
+    return out;
+  };
+  if (const int64_t g = gcd_of(rest, c); g > 1) {
+    out.remainder.constant = floor_remainder(rest.constant, g);
+    return divided_further(scaled_down(rest, g), g);
+  }
+  for (const int64_t d : suggested_divisors(rest, c)) {
+    Linear a, b;
+    split_multiples(rest, d, &a, &b);
+    const auto q = one_period(b, d);
+    if (!q) continue;
+    a.constant = *q;
+    out.remainder = b;
+    out.remainder.add_constant(-d * *q);
+    return divided_further(a, d);
+  }
+  return divided_further(rest, 1);
+}
+
 bool negate(const UOp& x, UOp* out) {
   Linear l;
   l.add(linear_of(x), -1);
@@ -117,10 +158,7 @@ bool contains(const Linear& l, const Linear& part, int64_t factor) {
   if (!part.ok || part.terms.empty()) return false;
   for (const auto& t : part.terms) {
     int64_t want;
-    if (__builtin_mul_overflow(t.factor, factor, &want)) return false;
-    bool found = false;
-    for (const auto& have : l.terms) found |= have.node == t.node && have.factor == want;
-    if (!found) return false;
+    if (__builtin_mul_overflow(t.factor, factor, &want) || l.factor_of(t.node) != want) return false;
   }
   return true;
 }
@@ -239,6 +277,12 @@ void Linear::add(const Linear& other, int64_t factor) {
   if (ok) add_constant(c);
 }
 
+int64_t Linear::factor_of(const UOp& node) const {
+  for (const Term& t : terms)
+    if (t.node == node) return t.factor;
+  return 0;
+}
+
 std::optional<Linear::Bounds> Linear::bounds() const {
   __int128 lo = constant, hi = constant;
   for (const Term& t : terms) {
@@ -266,46 +310,29 @@ UOp Linear::to_uop() const {
 }
 
 Linear linear_of(const UOp& u) {
+  constexpr int kMaxSteps = 2000;
   Linear out;
-  SmallVec<Linear::Term, 16> work{{u, 1}};
-  while (!work.empty() && out.ok) {
-    const Linear::Term t = work.back();
+  SmallVec<std::pair<const Node*, int64_t>, 16> work{{u.node(), 1}};
+  const auto is_number = [](const Node* n) { return n->op == Op::Const && !n->arg.is_invalid(); };
+  for (int steps = 0; !work.empty() && out.ok; ++steps) {
+    const auto [n, factor] = work.back();
     work.pop_back();
-    const UOp& a = t.node;
+    const Node* const* s = n->src().data();
     int64_t f;
-    switch (a.op()) {
-      case Op::Add:
-        work.push_back({a.src(1), t.factor});
-        work.push_back({a.src(0), t.factor});
-        break;
-      case Op::Sub:
-        work.push_back({a.src(1), -t.factor});
-        work.push_back({a.src(0), t.factor});
-        break;
-      case Op::Neg:
-        work.push_back({a.src(0), -t.factor});
-        break;
-      case Op::Mul: {
-        const size_t c = is_int_const(a.src(1)) ? 1 : 0;
-        if (!is_int_const(a.src(c))) {
-          out.add(a, t.factor);
-        } else if (__builtin_mul_overflow(t.factor, const_int(a.src(c)), &f) || f == INT64_MIN) {
-          out.ok = false;
-        } else {
-          work.push_back({a.src(1 - c), f});
-        }
-        break;
-      }
-      case Op::Const:
-        if (a.arg().is_invalid())
-          out.add(a, t.factor);
-        else if (__builtin_mul_overflow(t.factor, const_int(a), &f))
-          out.ok = false;
-        else
-          out.add_constant(f);
-        break;
-      default:
-        out.add(a, t.factor);
+    if (is_number(n)) {
+      out.ok = !__builtin_mul_overflow(factor, n->arg.to_int(), &f);
+      if (out.ok) out.add_constant(f);
+    } else if (steps < kMaxSteps && (n->op == Op::Add || n->op == Op::Sub)) {
+      work.push_back({s[1], n->op == Op::Sub ? -factor : factor});
+      work.push_back({s[0], factor});
+    } else if (steps < kMaxSteps && n->op == Op::Neg) {
+      work.push_back({s[0], -factor});
+    } else if (steps < kMaxSteps && n->op == Op::Mul && (is_number(s[0]) || is_number(s[1]))) {
+      const size_t c = is_number(s[1]) ? 1 : 0;
+      out.ok = !__builtin_mul_overflow(factor, s[c]->arg.to_int(), &f) && f != INT64_MIN;
+      work.push_back({s[1 - c], f});
+    } else {
+      out.add(UOp(n), factor);
     }
   }
   return out;
@@ -338,36 +365,13 @@ UOp linear_div(const UOp& x, int64_t c) {
   }
   const Linear l = linear_of(x);
   if (!l.ok) return {};
-  Linear quotient, rest;
-  split(l, c, &quotient, &rest);
-  quotient.constant = floor_quotient(rest.constant, c);
-  rest.constant = floor_remainder(rest.constant, c);
-  auto with = [&](const UOp& more) {
-    if (!more) return UOp();
-    quotient.add(linear_of(more), 1);
-    return finished(quotient);
-  };
-  if (const auto q = one_period(rest, c)) return with(idx(*q));
-  Linear moved, near;
-  if (const auto q = congruent(rest, c, &near, &moved)) {
-    quotient.add(moved, 1);
-    return with(idx(*q));
+  Division d = divide(l, c);
+  if (d.left) {
+    const UOp more = d.by == c ? alu(Op::FloorDiv, {d.left, idx(c)}) : linear_div(d.left, d.by);
+    if (!more) return {};
+    d.quotient.add(linear_of(more), 1);
   }
-  if (const int64_t g = gcd_of(rest, c); g > 1) {
-    const Linear smaller = scaled_down(rest, g);
-    return with(linear_div(smaller.to_uop(), c / g));
-  }
-  for (const int64_t d : suggested_divisors(rest, c)) {
-    Linear a, b;
-    split(rest, d, &a, &b);
-    const auto q = one_period(b, d);
-    if (!q) continue;
-    a.constant = *q;
-    return with(linear_div(a.to_uop(), c / d));
-  }
-  const UOp divided = alu(Op::FloorDiv, {rest.to_uop(), idx(c)});
-  quotient.add(divided, 1);
-  return finished(quotient);
+  return finished(d.quotient);
 }
 
 UOp linear_mod(const UOp& x, int64_t c) {
@@ -401,39 +405,13 @@ UOp linear_mod(const UOp& x, int64_t c) {
     l.add_constant(-c * *q);
     return finished(l);
   }
-  Linear whole, rest;
-  split(l, c, &whole, &rest);
-  rest.constant = floor_remainder(rest.constant, c);
-  if (const auto q = one_period(rest, c)) {
-    rest.add_constant(-c * *q);
-    return finished(rest);
+  Division d = divide(l, c);
+  if (d.left) {
+    const UOp more = d.by == c ? alu(Op::FloorMod, {d.left, idx(c)}) : linear_mod(d.left, d.by);
+    if (!more) return {};
+    d.remainder.add(linear_of(more), d.times);
   }
-  Linear moved, near;
-  if (const auto q = congruent(rest, c, &near, &moved)) {
-    near.add_constant(-c * *q);
-    return finished(near);
-  }
-  if (const int64_t g = gcd_of(rest, c); g > 1) {
-    const UOp inner = linear_mod(scaled_down(rest, g).to_uop(), c / g);
-    if (!inner) return {};
-    Linear out;
-    out.add(linear_of(inner), g);
-    out.add_constant(floor_remainder(rest.constant, g));
-    return finished(out);
-  }
-  for (const int64_t d : suggested_divisors(rest, c)) {
-    Linear a, b;
-    split(rest, d, &a, &b);
-    const auto q = one_period(b, d);
-    if (!q) continue;
-    a.constant = *q;
-    const UOp inner = linear_mod(a.to_uop(), c / d);
-    if (!inner) return {};
-    b.add(linear_of(inner), d);
-    b.add_constant(-d * *q);
-    return finished(b);
-  }
-  return alu(Op::FloorMod, {rest.to_uop(), idx(c)});
+  return finished(d.remainder);
 }
 
 UOp linear_compare(Op op, const UOp& a, const UOp& b) {
@@ -499,7 +477,7 @@ UOp linear_compare(Op op, const UOp& a, const UOp& b) {
     for (const int64_t e : steps) {
       if (e <= 1) continue;
       Linear big, small;
-      split(d, e, &big, &small);
+      split_multiples(d, e, &big, &small);
       small.constant = 0;
       const auto r = small.bounds();
       int64_t from_lo, from_hi;

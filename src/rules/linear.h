@@ -26,6 +26,8 @@ struct Linear {
   void add(const UOp& node, int64_t factor);
   void add(const Linear& other, int64_t factor);
   void add_constant(int64_t value);
+  /// The factor of a term, 0 where there is none.
+  int64_t factor_of(const UOp& node) const;
   /// Exact bounds over the terms' bounds, as if the terms were independent. Null when they do not fit 64 bits.
   struct Bounds {
     int64_t lo, hi;
@@ -35,7 +37,19 @@ struct Linear {
   UOp to_uop() const;
 };
 
-/// Flattens ADD, SUB, NEG and MUL by a constant.
+/// x / y rounded down, and rounded up.
+int64_t floor_quotient(int64_t x, int64_t y);
+int64_t ceil_quotient(int64_t x, int64_t y);
+
+/// l as d * divisible + rest, the constant in rest. Both are empty before.
+void split_multiples(const Linear& l, int64_t d, Linear* divisible, Linear* rest);
+/// l / d, whose factors d divides; the constant is rounded down.
+Linear scaled_down(const Linear& l, int64_t d);
+/// The greatest common divisor of c and the factors.
+int64_t gcd_of(const Linear& l, int64_t c);
+
+/// Flattens ADD, SUB, NEG and MUL by a constant; past kMaxSteps (heavy sharing has exponentially many paths) what is left
+/// is a term.
 Linear linear_of(const UOp& u);
 
 /// Normal forms; null when a number would not fit. Exact for every c, also 0 and negative ones.

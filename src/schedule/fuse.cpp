@@ -33,10 +33,9 @@ class Fuser {
     const Dependencies d = find_dependencies(graph, kernels);
     after_ = d.after;
     readers_ = d.readers;
-    writer_ = d.writer;
     has_next_.assign(graph.buffers.size(), 0);
     for (const VirtualBuffer& b : graph.buffers)
-      if (b.previous >= 0) has_next_[static_cast<size_t>(b.previous)] = 1;
+      if (b.previous >= 0) has_next_[b.previous] = 1;
     into_.resize(kernels.size());
     seen_.assign(kernels.size(), 0);
     for (size_t k = 0; k < kernels.size(); ++k) into_[k] = static_cast<int32_t>(k);
@@ -56,9 +55,9 @@ class Fuser {
   Kernel& kernel(int32_t k) { return kernels_[static_cast<size_t>(k)]; }
   Nest& nest(int32_t k) { return kernel(k).nests[0]; }
   int32_t find(int32_t k) {
-    while (into_[static_cast<size_t>(k)] != k) {
-      into_[static_cast<size_t>(k)] = into_[static_cast<size_t>(into_[static_cast<size_t>(k)])];
-      k = into_[static_cast<size_t>(k)];
+    while (into_[k] != k) {
+      into_[k] = into_[into_[k]];
+      k = into_[k];
     }
     return k;
   }
@@ -69,11 +68,11 @@ class Fuser {
     std::vector<int32_t> work;
     ++stamp_;
     const auto push_successors = [&](int32_t k, bool skip_b) {
-      for (const int32_t s : after_[static_cast<size_t>(k)]) {
+      for (const int32_t s : after_[k]) {
         const int32_t r = find(s);
         if (r == a || r == k || (skip_b && r == b)) continue;
-        if (seen_[static_cast<size_t>(r)] != stamp_) {
-          seen_[static_cast<size_t>(r)] = stamp_;
+        if (seen_[r] != stamp_) {
+          seen_[r] = stamp_;
           work.push_back(r);
         }
       }
@@ -91,13 +90,7 @@ class Fuser {
 
   // All loads of `buffer` in `n`; false when one is elsewhere than at `index` or has a gate.
   static bool loads_at(const Nest& n, int32_t buffer, const UOp& index, std::vector<const Node*>& loads) {
-    std::vector<UOp> roots;
-    for (const NestStore& s : n.stores) {
-      roots.push_back(s.value);
-      roots.push_back(s.index);
-      if (s.gate) roots.push_back(s.gate);
-    }
-    for (const Node* u : toposort(roots)) {
+    for (const Node* u : toposort(roots_of(n))) {
       if (u->op != Op::Load || u->src()[0]->src()[0]->op != Op::Param) continue;
       const Node* at = u->src()[0];
       if (at->src()[0]->arg.int_at(0) != buffer) continue;
@@ -107,18 +100,7 @@ class Fuser {
     return true;
   }
 
-  int64_t memory_of(int32_t buffer) const { return g_.buffers[static_cast<size_t>(buffer)].memory; }
-
-  bool too_large(const Nest& a, const Nest& b) const {
-    if (a.n_nodes + b.n_nodes > limits_.max_nodes) return true;
-    std::vector<int64_t> memory;
-    for (const Nest* n : {&a, &b}) {
-      for (const int32_t r : n->reads) memory.push_back(memory_of(r));
-      for (const NestStore& s : n->stores) memory.push_back(memory_of(s.buffer));
-    }
-    std::sort(memory.begin(), memory.end());
-    return std::unique(memory.begin(), memory.end()) - memory.begin() > limits_.max_buffers;
-  }
+  int64_t memory_of(int32_t buffer) const { return g_.buffers[buffer].memory; }
 
   // Orders the stores of a nest by requirement (2); false when that cannot be.
   bool order_stores(Nest& n) const {
@@ -160,33 +142,36 @@ class Fuser {
   }
 
   void merge_into(int32_t from, int32_t to) {
-    into_[static_cast<size_t>(from)] = to;
-    auto& a = after_[static_cast<size_t>(to)];
-    const auto& b = after_[static_cast<size_t>(from)];
+    into_[from] = to;
+    auto& a = after_[to];
+    const auto& b = after_[from];
     a.insert(a.end(), b.begin(), b.end());
     for (int32_t& s : a) s = find(s);
-    std::sort(a.begin(), a.end());
-    a.erase(std::unique(a.begin(), a.end()), a.end());
+    sort_unique(a);
   }
 
-  bool read_by_others(int32_t buffer, int32_t k) {
-    for (const int32_t r : readers_[static_cast<size_t>(buffer)])
-      if (find(r) != k) return true;
-    return false;
+  // Kernel `to` becomes `joined`, if its stores can be ordered.
+  bool merge_into(int32_t from, int32_t to, Nest joined) {
+    if (!order_stores(joined)) return false;
+    joined.store_node = -1;
+    describe_nest(joined);
+    nest(to) = std::move(joined);
+    merge_into(from, to);
+    return true;
   }
 
   // Pass 1.
   void join_with_reader(int32_t k) {
-    if (into_[static_cast<size_t>(k)] != k || !plain(k)) return;
+    if (into_[k] != k || !plain(k)) return;
     // Buffers are looked at by value: joining moves the nest away.
     std::vector<int32_t> buffers;
     for (const NestStore& s : nest(k).stores) {
-      if (g_.buffers[static_cast<size_t>(s.buffer)].is_barrier) return;
+      if (g_.buffers[s.buffer].is_barrier) return;
       buffers.push_back(s.buffer);
     }
     for (const int32_t b : buffers) {
       int tried = 0;
-      for (const int32_t r : readers_[static_cast<size_t>(b)]) {
+      for (const int32_t r : readers_[b]) {
         const int32_t c = find(r);
         if (c == k || !plain(c) || kernel(c).device != kernel(k).device || nest(c).ranges != nest(k).ranges) continue;
         if (nest(c).has_reduce && nest(k).has_reduce) continue;
@@ -198,7 +183,7 @@ class Fuser {
 
   bool try_join(int32_t k, int32_t c) {
     const Nest& a = nest(k);
-    if (too_large(a, nest(c))) return false;
+    if (!fit(kernel(k).nests, nest(c))) return false;
     std::unordered_map<const Node*, UOp> map;
     for (const NestStore& s : a.stores) {
       std::vector<const Node*> loads;
@@ -207,24 +192,15 @@ class Fuser {
     }
     if (has_detour(k, c)) return false;
     Nest joined = nest(c);
-    for (NestStore& s : joined.stores) {
-      s.value = substitute(s.value, map);
-      s.index = substitute(s.index, map);
-      if (s.gate) s.gate = substitute(s.gate, map);
-    }
+    for (NestStore& s : joined.stores) s.replace(map);
     for (const NestStore& s : a.stores) {
-      const VirtualBuffer& v = g_.buffers[static_cast<size_t>(s.buffer)];
+      const VirtualBuffer& v = g_.buffers[s.buffer];
       bool others = false;
-      for (const int32_t r : readers_[static_cast<size_t>(s.buffer)]) others |= find(r) != c && find(r) != k;
-      if (v.kind == VirtualBuffer::Kind::Temp && !has_next_[static_cast<size_t>(s.buffer)] && !others) continue;
+      for (const int32_t r : readers_[s.buffer]) others |= find(r) != c && find(r) != k;
+      if (v.kind == VirtualBuffer::Kind::Temp && !has_next_[s.buffer] && !others) continue;
       joined.stores.push_back(s);
     }
-    if (!order_stores(joined)) return false;
-    joined.store_node = -1;
-    describe_nest(joined);
-    nest(c) = std::move(joined);
-    merge_into(k, c);
-    return true;
+    return merge_into(k, c, std::move(joined));
   }
 
   // Does a load of `buffer` stand in both, at the same index, under all loops of a reduce?
@@ -253,56 +229,50 @@ class Fuser {
     int32_t last = -1;
     std::vector<int32_t> readers;
     for (const int32_t r : readers_[buffer]) readers.push_back(find(r));
-    std::sort(readers.begin(), readers.end());
-    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+    sort_unique(readers);
     if (readers.size() > 64) return;
     for (const int32_t k : readers) {
       if (!plain(k) || nest(k).has_contraction) continue;
       if (last >= 0 && nest(last).has_reduce == nest(k).has_reduce &&
           (!nest(k).has_reduce || share_reduced_load(nest(last), nest(k), static_cast<int32_t>(buffer))) &&
           nest(last).ranges == nest(k).ranges && kernel(last).device == kernel(k).device &&
-          !too_large(nest(last), nest(k)) && !has_detour(last, k) && !has_detour(k, last) && !direct(last, k) &&
+          fit(kernel(last).nests, nest(k)) && !has_detour(last, k) && !has_detour(k, last) && !direct(last, k) &&
           !direct(k, last)) {
         Nest joined = nest(k);
         const Nest& a = nest(last);
         joined.stores.insert(joined.stores.end(), a.stores.begin(), a.stores.end());
-        if (order_stores(joined)) {
-          joined.store_node = -1;
-          describe_nest(joined);
-          nest(k) = std::move(joined);
-          merge_into(last, k);
-        }
+        merge_into(last, k, std::move(joined));
       }
       last = k;
     }
   }
   bool direct(int32_t a, int32_t b) {
-    for (const int32_t s : after_[static_cast<size_t>(a)])
+    for (const int32_t s : after_[a])
       if (find(s) == b) return true;
     return false;
   }
 
   // Pass 3.
   void join_small() {
-    std::vector<int32_t> level(kernels_.size(), -1), n_left(kernels_.size(), 0), work;
-    std::vector<std::vector<int32_t>> before(kernels_.size());
+    Numbered<int32_t> level(kernels_.size(), -1), n_left(kernels_.size(), 0), work;
+    Numbered<std::vector<int32_t>> before(kernels_.size());
     for (size_t k = 0; k < kernels_.size(); ++k) {
       if (into_[k] != static_cast<int32_t>(k)) continue;
       for (const int32_t s : after_[k]) {
         const int32_t r = find(s);
         if (r == static_cast<int32_t>(k)) continue;
-        before[static_cast<size_t>(r)].push_back(static_cast<int32_t>(k));
+        before[r].push_back(static_cast<int32_t>(k));
         ++n_left[k];
       }
       if (n_left[k] == 0) work.push_back(static_cast<int32_t>(k));
     }
-    for (const int32_t k : work) level[static_cast<size_t>(k)] = 0;
+    for (const int32_t k : work) level[k] = 0;
     for (size_t i = 0; i < work.size(); ++i) {
       const int32_t k = work[i];
-      for (const int32_t p : before[static_cast<size_t>(k)]) {
-        int32_t& l = level[static_cast<size_t>(p)];
-        l = std::max(l, level[static_cast<size_t>(k)] + 1);
-        if (--n_left[static_cast<size_t>(p)] == 0) work.push_back(p);
+      for (const int32_t p : before[k]) {
+        int32_t& l = level[p];
+        l = std::max(l, level[k] + 1);
+        if (--n_left[p] == 0) work.push_back(p);
       }
     }
     std::unordered_map<int64_t, int32_t> open;  // level and device -> the kernel that is being filled
@@ -311,14 +281,14 @@ class Fuser {
       if (into_[i] != k || kernel(k).is_copy || level[i] < 0) continue;
       bool makes_temp = false;
       for (const NestStore& s : nest(k).stores)
-        makes_temp |= g_.buffers[static_cast<size_t>(memory_of(s.buffer))].kind == VirtualBuffer::Kind::Temp;
+        makes_temp |= g_.buffers[memory_of(s.buffer)].kind == VirtualBuffer::Kind::Temp;
       const int64_t most = makes_temp ? kSmallTemp : nest(k).has_reduce ? kSmallReduce : kSmallUpdate;
       if (nest(k).has_loop || nest(k).n_iterations > most) continue;
       const int64_t key = static_cast<int64_t>(level[i]) << 16 | kernel(k).device;
       const auto [it, fresh] = open.try_emplace(key, k);
       if (fresh) continue;
       Kernel& to = kernel(it->second);
-      if (to.nests.size() >= kMaxNests || !fits(to, nest(k))) {
+      if (to.nests.size() >= kMaxNests || !fit(to.nests, nest(k))) {
         it->second = k;
         continue;
       }
@@ -326,30 +296,28 @@ class Fuser {
       merge_into(k, it->second);
     }
   }
-  bool fits(const Kernel& to, const Nest& n) const {
+  // Few enough nodes and buffers for one kernel?
+  bool fit(std::span<const Nest> some, const Nest& more) const {
     std::vector<int64_t> memory;
-    int32_t n_nodes = n.n_nodes;
-    const auto add = [&](const Nest& x) {
-      for (const int32_t r : x.reads) memory.push_back(memory_of(r));
-      for (const NestStore& s : x.stores) memory.push_back(memory_of(s.buffer));
+    int32_t n_nodes = 0;
+    const auto add = [&](const Nest& n) {
+      for (const int32_t r : n.reads) memory.push_back(memory_of(r));
+      for (const NestStore& s : n.stores) memory.push_back(memory_of(s.buffer));
+      n_nodes += n.n_nodes;
     };
-    add(n);
-    for (const Nest& x : to.nests) {
-      add(x);
-      n_nodes += x.n_nodes;
-    }
-    std::sort(memory.begin(), memory.end());
-    const auto n_buffers = std::unique(memory.begin(), memory.end()) - memory.begin();
-    return n_nodes <= limits_.max_nodes && n_buffers <= limits_.max_buffers;
+    add(more);
+    for (const Nest& n : some) add(n);
+    sort_unique(memory);
+    return n_nodes <= limits_.max_nodes && std::ssize(memory) <= limits_.max_buffers;
   }
 
   const NestGraph& g_;
   std::vector<Kernel>& kernels_;
   const RangeifyLimits& limits_;
-  std::vector<std::vector<int32_t>> after_{}, readers_{};
-  std::vector<int32_t> writer_{}, into_{};
-  std::vector<char> has_next_{};
-  std::vector<uint32_t> seen_{};  // by kernel: the search that met it last
+  Numbered<std::vector<int32_t>> after_{}, readers_{};
+  Numbered<int32_t> into_{};
+  Numbered<char> has_next_{};
+  Numbered<uint32_t> seen_{};  // by kernel: the search that met it last
   uint32_t stamp_ = 0;
 };
 

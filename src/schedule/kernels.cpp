@@ -1,29 +1,13 @@
 #include "schedule/kernels.h"
 
-#include <algorithm>
-#include <unordered_map>
+#include <queue>
 
 #include "ir/build.h"
+#include "ir/remake.h"
 #include "rules/rules.h"
 
 namespace whit::sched {
 namespace {
-
-template <class T>
-void sort_unique(std::vector<T>& v) {
-  std::sort(v.begin(), v.end());
-  v.erase(std::unique(v.begin(), v.end()), v.end());
-}
-
-std::vector<UOp> roots_of(const Nest& nest) {
-  std::vector<UOp> roots;
-  for (const NestStore& s : nest.stores) {
-    roots.push_back(s.index);
-    if (s.gate) roots.push_back(s.gate);
-    roots.push_back(s.value);
-  }
-  return roots;
-}
 
 // A sum of products whose factors each lack a range of the product.
 bool is_contraction_value(const Node* reduce) {
@@ -37,6 +21,22 @@ bool is_contraction_value(const Node* reduce) {
 }
 
 }  // namespace
+
+void NestStore::replace(const std::unordered_map<const Node*, UOp>& map) {
+  index = substitute(index, map);
+  value = substitute(value, map);
+  if (gate) gate = substitute(gate, map);
+}
+
+std::vector<UOp> roots_of(const Nest& nest) {
+  std::vector<UOp> roots;
+  for (const NestStore& s : nest.stores) {
+    roots.push_back(s.index);
+    if (s.gate) roots.push_back(s.gate);
+    roots.push_back(s.value);
+  }
+  return roots;
+}
 
 void describe_nest(Nest& nest) {
   nest.reads.clear();
@@ -86,22 +86,29 @@ Dependencies find_dependencies(const NestGraph& graph, const std::vector<Kernel>
   d.after.assign(kernels.size(), {});
   for (size_t k = 0; k < kernels.size(); ++k)
     for (const Nest& nest : kernels[k].nests) {
-      for (const NestStore& s : nest.stores) d.writer[static_cast<size_t>(s.buffer)] = static_cast<int32_t>(k);
-      for (const int32_t r : nest.reads) d.readers[static_cast<size_t>(r)].push_back(static_cast<int32_t>(k));
+      for (const NestStore& s : nest.stores) d.writer[s.buffer] = static_cast<int32_t>(k);
+      for (const int32_t r : nest.reads) d.readers[r].push_back(static_cast<int32_t>(k));
     }
   for (auto& r : d.readers) sort_unique(r);
   const auto edge = [&](int32_t from, int32_t to) {
-    if (from >= 0 && to >= 0 && from != to) d.after[static_cast<size_t>(from)].push_back(to);
+    if (from >= 0 && to >= 0 && from != to) d.after[from].push_back(to);
   };
   for (size_t b = 0; b < n; ++b) {
     for (const int32_t r : d.readers[b]) edge(d.writer[b], r);
     const int32_t p = graph.buffers[b].previous;
     if (p < 0) continue;
-    edge(d.writer[static_cast<size_t>(p)], d.writer[b]);
-    for (const int32_t r : d.readers[static_cast<size_t>(p)]) edge(r, d.writer[b]);
+    edge(d.writer[p], d.writer[b]);
+    for (const int32_t r : d.readers[p]) edge(r, d.writer[b]);
   }
   for (auto& a : d.after) sort_unique(a);
   return d;
+}
+
+Numbered<int32_t> Dependencies::n_before() const {
+  Numbered<int32_t> n(after.size(), 0);
+  for (const auto& a : after)
+    for (const int32_t k : a) ++n[static_cast<size_t>(k)];
+  return n;
 }
 
 std::vector<int32_t> find_hazards(const NestGraph& graph) {
@@ -109,9 +116,9 @@ std::vector<int32_t> find_hazards(const NestGraph& graph) {
   for (const Nest& nest : graph.nests) {
     if (nest.store_node < 0) continue;
     for (const NestStore& s : nest.stores) {
-      const int32_t memory = graph.buffers[static_cast<size_t>(s.buffer)].memory;
+      const int32_t memory = graph.buffers[s.buffer].memory;
       bool reads_it = false;
-      for (const int32_t r : nest.reads) reads_it |= graph.buffers[static_cast<size_t>(r)].memory == memory;
+      for (const int32_t r : nest.reads) reads_it |= graph.buffers[r].memory == memory;
       if (!reads_it) continue;
       NodeIndex index;
       const std::vector<UOp> roots = roots_of(nest);
@@ -140,10 +147,10 @@ class LiveBytes {
     for (size_t k = 0; k < kernels.size(); ++k) {
       auto& t = touched_[k];
       const auto touch = [&](int32_t buffer) {
-        const int32_t m = graph.buffers[static_cast<size_t>(buffer)].memory;
-        const VirtualBuffer& v = graph.buffers[static_cast<size_t>(m)];
+        const int32_t m = graph.buffers[buffer].memory;
+        const VirtualBuffer& v = graph.buffers[m];
         if (v.kind != VirtualBuffer::Kind::Temp) return;
-        n_bytes_[static_cast<size_t>(m)] = v.n_elems * n_bytes(v.dtype);
+        n_bytes_[m] = v.n_elems * n_bytes(v.dtype);
         t.push_back(m);
       };
       for (const Nest& nest : kernels[k].nests) {
@@ -151,26 +158,24 @@ class LiveBytes {
         for (const int32_t r : nest.reads) touch(r);
       }
       sort_unique(t);
-      for (const int32_t m : t) ++n_left_[static_cast<size_t>(m)];
+      for (const int32_t m : t) ++n_left_[m];
     }
     n_uses_ = n_left_;
   }
   // How the live bytes change when kernel k runs now.
   int64_t change(int32_t k) const {
     int64_t n = 0;
-    for (const int32_t m : touched_[static_cast<size_t>(k)]) {
-      const auto i = static_cast<size_t>(m);
-      if (n_left_[i] == n_uses_[i]) n += n_bytes_[i];
-      if (n_left_[i] == 1) n -= n_bytes_[i];
+    for (const int32_t m : touched_[k]) {
+      if (n_left_[m] == n_uses_[m]) n += n_bytes_[m];
+      if (n_left_[m] == 1) n -= n_bytes_[m];
     }
     return n;
   }
   void run(int32_t k) {
     int64_t freed = 0;
-    for (const int32_t m : touched_[static_cast<size_t>(k)]) {
-      const auto i = static_cast<size_t>(m);
-      if (n_left_[i] == n_uses_[i]) live_ += n_bytes_[i];
-      if (--n_left_[i] == 0) freed += n_bytes_[i];
+    for (const int32_t m : touched_[k]) {
+      if (n_left_[m] == n_uses_[m]) live_ += n_bytes_[m];
+      if (--n_left_[m] == 0) freed += n_bytes_[m];
     }
     peak_ = std::max(peak_, live_);
     live_ -= freed;
@@ -178,9 +183,9 @@ class LiveBytes {
   int64_t peak() const { return peak_; }
 
  private:
-  std::vector<std::vector<int32_t>> touched_;
-  std::vector<int64_t> n_bytes_{};
-  std::vector<int32_t> n_left_{}, n_uses_{};
+  Numbered<std::vector<int32_t>> touched_;
+  Numbered<int64_t> n_bytes_{};
+  Numbered<int32_t> n_left_{}, n_uses_{};
   int64_t live_ = 0, peak_ = 0;
 };
 
@@ -192,9 +197,8 @@ void lower_peak(const NestGraph& graph, const std::vector<Kernel>& kernels, cons
   if (order.size() > kMostToReorder) return;
   LiveBytes given(graph, kernels), other(graph, kernels);
   for (const int32_t k : order) given.run(k);
-  std::vector<int32_t> n_before(kernels.size(), 0), ready, better;
-  for (const auto& a : d.after)
-    for (const int32_t k : a) ++n_before[static_cast<size_t>(k)];
+  Numbered<int32_t> n_before = d.n_before();
+  std::vector<int32_t> ready, better;
   for (size_t k = 0; k < kernels.size(); ++k)
     if (n_before[k] == 0) ready.push_back(static_cast<int32_t>(k));
   while (!ready.empty()) {
@@ -211,8 +215,8 @@ void lower_peak(const NestGraph& graph, const std::vector<Kernel>& kernels, cons
     ready.erase(ready.begin() + static_cast<ptrdiff_t>(best));
     other.run(k);
     better.push_back(k);
-    for (const int32_t a : d.after[static_cast<size_t>(k)])
-      if (--n_before[static_cast<size_t>(a)] == 0) ready.push_back(a);
+    for (const int32_t a : d.after[k])
+      if (--n_before[a] == 0) ready.push_back(a);
   }
   if (other.peak() < given.peak()) order = std::move(better);
 }
@@ -222,23 +226,17 @@ void lower_peak(const NestGraph& graph, const std::vector<Kernel>& kernels, cons
 std::vector<int32_t> order_kernels(const NestGraph& graph, const std::vector<Kernel>& kernels,
                                    std::vector<int32_t>& copied) {
   const Dependencies d = find_dependencies(graph, kernels);
-  std::vector<int32_t> n_before(kernels.size(), 0), order, heap;
-  for (const auto& a : d.after)
-    for (const int32_t k : a) ++n_before[static_cast<size_t>(k)];
-  const auto later = [](int32_t a, int32_t b) { return a > b; };
+  Numbered<int32_t> n_before = d.n_before();
+  std::vector<int32_t> order;
+  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;
   for (size_t k = 0; k < kernels.size(); ++k)
-    if (n_before[k] == 0) heap.push_back(static_cast<int32_t>(k));
-  std::make_heap(heap.begin(), heap.end(), later);
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), later);
-    const int32_t k = heap.back();
-    heap.pop_back();
+    if (n_before[k] == 0) ready.push(static_cast<int32_t>(k));
+  while (!ready.empty()) {
+    const int32_t k = ready.top();
+    ready.pop();
     order.push_back(k);
-    for (const int32_t a : d.after[static_cast<size_t>(k)])
-      if (--n_before[static_cast<size_t>(a)] == 0) {
-        heap.push_back(a);
-        std::push_heap(heap.begin(), heap.end(), later);
-      }
+    for (const int32_t a : d.after[k])
+      if (--n_before[a] == 0) ready.push(a);
   }
   if (order.size() == kernels.size()) {
     lower_peak(graph, kernels, d, order);
@@ -247,9 +245,9 @@ std::vector<int32_t> order_kernels(const NestGraph& graph, const std::vector<Ker
   // A cycle: somebody reads a state and must also run after the store that ends it.
   for (size_t b = 0; b < graph.buffers.size(); ++b) {
     const int32_t p = graph.buffers[b].previous, t = d.writer[b];
-    if (p < 0 || t < 0 || n_before[static_cast<size_t>(t)] == 0) continue;
-    for (const int32_t r : d.readers[static_cast<size_t>(p)])
-      if (r != t && n_before[static_cast<size_t>(r)] > 0) copied.push_back(graph.buffers[static_cast<size_t>(p)].node);
+    if (p < 0 || t < 0 || n_before[t] == 0) continue;
+    for (const int32_t r : d.readers[p])
+      if (r != t && n_before[r] > 0) copied.push_back(graph.buffers[p].node);
   }
   sort_unique(copied);
   WHIT_CHECK(!copied.empty(), "a cycle of {} kernels without a store", kernels.size() - order.size());
@@ -282,13 +280,12 @@ void finish_kernel(const NestGraph& graph, Kernel& kernel) {
   kernel.args.clear();
   if (kernel.is_copy) {
     const Nest& nest = kernel.nests[0];
-    kernel.args = {graph.buffers[static_cast<size_t>(nest.stores[0].buffer)].memory,
-                   graph.buffers[static_cast<size_t>(nest.copy_from)].memory};
+    kernel.args = {graph.buffers[nest.stores[0].buffer].memory, graph.buffers[nest.copy_from].memory};
     return;
   }
-  std::vector<UOp> params(0);
+  std::vector<UOp> params;
   const auto slot_of = [&](int32_t buffer) -> UOp {
-    const VirtualBuffer& b = graph.buffers[static_cast<size_t>(graph.buffers[static_cast<size_t>(buffer)].memory)];
+    const VirtualBuffer& b = graph.buffers[graph.buffers[buffer].memory];
     for (size_t i = 0; i < kernel.args.size(); ++i)
       if (kernel.args[i] == b.memory) return params[i];
     const int64_t n[] = {b.n_elems};
@@ -298,40 +295,29 @@ void finish_kernel(const NestGraph& graph, Kernel& kernel) {
   };
   for (const Nest& nest : kernel.nests)
     for (const NestStore& s : nest.stores) slot_of(s.buffer);
-  std::vector<UOp> ends, src;
+  std::vector<UOp> ends;
   int64_t next_range = 0;
   for (const Nest& nest : kernel.nests) {
-    NodeIndex index;
-    const std::vector<UOp> roots = roots_of(nest);
-    const NodeList order = collect(roots, index);
-    std::vector<UOp> done(order.size());
-    std::unordered_map<const Node*, UOp> fresh;
+    Remade made;
     std::vector<UOp> ranges;
-    for (const UOp& r : nest.ranges) {
-      ranges.push_back(range(range_size(r.node()), next_range++, axis_type(r.node())));
-      fresh.emplace(r.node(), ranges.back());
+    const auto add_range = [&](const Node* n) {
+      made.set(n, range(range_size(n), next_range++, axis_type(n)));
+      return made.of(n);
+    };
+    for (const UOp& r : nest.ranges) ranges.push_back(add_range(r.node()));
+    NodeIndex seen;
+    for (const Node* n : collect(roots_of(nest), seen)) {
+      if (n->op == Op::Param)
+        made.set(n, slot_of(static_cast<int32_t>(n->arg.int_at(0))));
+      else if (n->op != Op::Range)
+        made.update(n);
+      else if (!made.has(n))
+        add_range(n);
     }
-    for (size_t i = 0; i < order.size(); ++i) {
-      const Node* n = order[i];
-      if (n->op == Op::Range) {
-        UOp& r = fresh[n];
-        if (!r) r = range(range_size(n), next_range++, axis_type(n));
-        done[i] = r;
-        continue;
-      }
-      if (n->op == Op::Param) {
-        done[i] = slot_of(static_cast<int32_t>(n->arg.int_at(0)));
-        continue;
-      }
-      src.clear();
-      for (const Node* s : n->src()) src.push_back(done[static_cast<size_t>(index.find(s))]);
-      done[i] = UOp(n).with_src(src);
-    }
-    const auto now = [&](const UOp& u) { return done[static_cast<size_t>(index.find(u.node()))]; };
     for (const NestStore& s : nest.stores) {
-      const UOp at = whit::index(slot_of(s.buffer), now(s.index), s.gate ? now(s.gate) : UOp());
-      const UOp stored = store(at, now(s.value));
-      ends.push_back(end(stored, ranges));
+      const UOp gate = s.gate ? made.of(s.gate.node()) : UOp();
+      const UOp at = index(slot_of(s.buffer), made.of(s.index.node()), gate);
+      ends.push_back(end(store(at, made.of(s.value.node())), ranges));
     }
   }
   kernel.sink = simplify(UOp::make(Op::Sink, DType::Void, ends, Arg::list({Arg(kernel_name(kernel))})));

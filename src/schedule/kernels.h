@@ -1,7 +1,6 @@
 // From nests to kernels: fusion of nests, hazards, order, and the final SINKs.
 #pragma once
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "schedule/rangeify.h"
@@ -19,9 +18,10 @@ struct Kernel {
 
 /// Reads and writes between kernels.
 struct Dependencies {
-  std::vector<std::vector<int32_t>> after{};    ///< by kernel: kernels that must run after it, each once
-  std::vector<int32_t> writer{};                ///< by virtual buffer: the kernel that makes it, or -1
-  std::vector<std::vector<int32_t>> readers{};  ///< by virtual buffer
+  Numbered<std::vector<int32_t>> after{};    ///< by kernel: kernels that must run after it, each once
+  Numbered<int32_t> writer{};                ///< by virtual buffer: the kernel that makes it, or -1
+  Numbered<std::vector<int32_t>> readers{};  ///< by virtual buffer
+  Numbered<int32_t> n_before() const;        ///< by kernel: how many must run before it
 };
 Dependencies find_dependencies(const NestGraph& graph, const std::vector<Kernel>& kernels);
 

@@ -16,26 +16,24 @@ NestGraph Rangeify::run() {
   own_nest_.assign(g_.size(), -1);
   for (size_t i = g_.size(); i-- > 0;) visit(static_cast<int32_t>(i));
   for (size_t i = 0; i < g_.size(); ++i)
-    for (int32_t k = first_instance_[i]; k >= 0; k = instances_[static_cast<size_t>(k)].next)
-      instances_[static_cast<size_t>(k)].value = value_of(instances_[static_cast<size_t>(k)]);
+    for (int32_t k = first_instance_[i]; k >= 0; k = instances_[k].next) instances_[k].value = value_of(instances_[k]);
   emit();
   return std::move(out_);
 }
 
 int32_t Rangeify::add_buffer(VirtualBuffer::Kind kind, int32_t i, int32_t previous, int64_t n_elems, uint16_t device) {
   const int32_t id = static_cast<int32_t>(out_.buffers.size());
-  const int32_t memory = kind == VirtualBuffer::Kind::State ? out_.buffers[static_cast<size_t>(previous)].memory : id;
-  const DType dtype =
-      kind == VirtualBuffer::Kind::State ? out_.buffers[static_cast<size_t>(previous)].dtype : node(i)->dtype;
+  const int32_t memory = kind == VirtualBuffer::Kind::State ? out_.buffers[previous].memory : id;
+  const DType dtype = kind == VirtualBuffer::Kind::State ? out_.buffers[previous].dtype : node(i)->dtype;
   out_.buffers.push_back({kind, i, previous, memory, dtype, device, n_elems});
   return id;
 }
 
 // A buffer for the value of node i.
 int32_t Rangeify::materialise(int32_t i) {
-  int32_t& b = out_.buffer_of[static_cast<size_t>(i)];
+  int32_t& b = out_.buffer_of[i];
   if (b < 0) b = add_buffer(VirtualBuffer::Kind::Temp, i, -1, node(i)->shape.numel(), device_of(i));
-  in_memory_[static_cast<size_t>(i)] = true;
+  in_memory_[i] = true;
   return b;
 }
 
@@ -59,7 +57,7 @@ void Rangeify::find_memory() {
         in_memory_[k] = true;
         break;
       case Op::Contiguous:
-        if (!is_weak(n->dtype)) out_.buffers[static_cast<size_t>(materialise(i))].is_barrier = true;
+        if (!is_weak(n->dtype)) out_.buffers[materialise(i)].is_barrier = true;
         break;
       case Op::Copy:
         if (node(src(i, 0))->device == 0) break;  // a value without a device is computed where it is wanted
@@ -75,12 +73,12 @@ void Rangeify::find_memory() {
       case Op::After: {
         const int32_t base = memory_below(src(i, 0));
         // A computed value is stored into in a copy of its own: others may want it as it was.
-        int32_t previous = out_.buffer_of[static_cast<size_t>(base)];
+        int32_t previous = out_.buffer_of[base];
         if (!is_state(base))
           previous = add_buffer(VirtualBuffer::Kind::Temp, base, -1, node(base)->shape.numel(), device_of(base));
         for (size_t d = 1; d < n->n_src; ++d) {
           WHIT_CHECK(n->src()[d]->op == Op::Store, "AFTER of {}", name(n->src()[d]->op));
-          const VirtualBuffer& p = out_.buffers[static_cast<size_t>(previous)];
+          const VirtualBuffer& p = out_.buffers[previous];
           previous = add_buffer(VirtualBuffer::Kind::State, i, previous, p.n_elems, p.device);
         }
         out_.buffer_of[k] = previous;
@@ -94,8 +92,8 @@ void Rangeify::find_memory() {
   for (const UOp& r : g_.roots) {
     const int32_t i = strip_reshapes(g_, g_.index.find(r.node()));
     const int32_t b = materialise(i);
-    VirtualBuffer& v = out_.buffers[static_cast<size_t>(b)];
-    VirtualBuffer& memory = out_.buffers[static_cast<size_t>(v.memory)];
+    VirtualBuffer& v = out_.buffers[b];
+    VirtualBuffer& memory = out_.buffers[v.memory];
     if (memory.kind == VirtualBuffer::Kind::Temp) memory.kind = VirtualBuffer::Kind::Output;
     out_.root_buffer.push_back(b);
   }
@@ -112,8 +110,7 @@ void Rangeify::find_structure() {
       over_contraction_[k] = is_contraction(g_, i);
     } else if (is_elementwise(n->op) || is_view(n)) {
       for (const int32_t s : g_.src_of(k))
-        if (n_users[static_cast<size_t>(s)] == 1 && !in_memory_[static_cast<size_t>(s)])
-          over_contraction_[k] |= over_contraction_[static_cast<size_t>(s)];
+        if (n_users[static_cast<size_t>(s)] == 1 && !in_memory_[s]) over_contraction_[k] |= over_contraction_[s];
     }
     // r = WHERE(x < c, 0, x) with c > 0: then x < c exactly where r < c, so that who needs the condition can take r.
     if (n->op == Op::Where && n->src()[0]->op == Op::CmpLt) {
@@ -143,23 +140,23 @@ int32_t Rangeify::want(int32_t i, int32_t nest, int32_t scope, std::span<const U
   // Most nodes are wanted a few times: a look at each is cheaper than a table.
   const int32_t k = static_cast<int32_t>(instances_.size());
   int32_t seen = 0;
-  for (int32_t j = first_instance_[static_cast<size_t>(i)]; j >= 0 && seen <= kFewInstances; ++seen) {
-    const Instance& in = instances_[static_cast<size_t>(j)];
+  for (int32_t j = first_instance_[i]; j >= 0 && seen <= kFewInstances; ++seen) {
+    const Instance& in = instances_[j];
     if (in.nest == nest && in.index == id && in.gate == gate) return j;
     j = in.next;
   }
   if (seen >= kFewInstances) {
     if (seen == kFewInstances)
-      for (int32_t j = first_instance_[static_cast<size_t>(i)]; j >= 0; j = instances_[static_cast<size_t>(j)].next) {
-        const Instance& in = instances_[static_cast<size_t>(j)];
+      for (int32_t j = first_instance_[i]; j >= 0; j = instances_[j].next) {
+        const Instance& in = instances_[j];
         instance_ids_.try_emplace(InstanceKey{i, in.nest, in.index, in.gate.node()}, j);
       }
     const auto [it, fresh] = instance_ids_.try_emplace(InstanceKey{i, nest, id, gate.node()}, k);
     if (!fresh) return it->second;
   }
-  instances_.push_back({i, nest, scope, first_instance_[static_cast<size_t>(i)], id, 0, gate, {}, {}});
-  first_instance_[static_cast<size_t>(i)] = k;
-  ++nests_[static_cast<size_t>(nest)].n_instances;
+  instances_.push_back({i, nest, scope, first_instance_[i], id, 0, gate, {}, {}});
+  first_instance_[i] = k;
+  ++nests_[nest].n_instances;
   return k;
 }
 
@@ -221,7 +218,7 @@ int64_t Rangeify::evaluations(const Instance& in) const {
   int64_t innermost = innermost_of(in);
   __int128 n = 1;
   for (int32_t k = in.scope; k >= 0;) {
-    const Scope& s = scopes_[static_cast<size_t>(k)];
+    const Scope& s = scopes_[k];
     for (const UOp& r : s.ranges)
       if (range_id(r.node()) <= innermost) n = std::min<__int128>(n * range_size(r.node()), INT64_MAX);
     innermost = std::min(innermost, s.innermost);

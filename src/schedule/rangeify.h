@@ -16,11 +16,21 @@
 // only; (3) the value of a kernel is exactly that of the graph: nothing but REDUCE of REDUCE is reassociated; (4) a load
 // is in bounds or gated.
 #pragma once
-#include <string>
+#include <algorithm>
+#include <concepts>
+#include <unordered_map>
 
 #include "schedule/graph.h"
 
 namespace whit::sched {
+
+/// A vector of what is numbered by int32_t: nodes, nests, buffers.
+template <class T>
+struct Numbered : std::vector<T> {
+  using std::vector<T>::vector;
+  decltype(auto) operator[](std::integral auto i) { return std::vector<T>::operator[](static_cast<size_t>(i)); }
+  decltype(auto) operator[](std::integral auto i) const { return std::vector<T>::operator[](static_cast<size_t>(i)); }
+};
 
 /// Memory before it has a place. A state of a buffer is a virtual buffer of its own, in the memory of its predecessor.
 struct VirtualBuffer {
@@ -39,6 +49,7 @@ struct VirtualBuffer {
 struct NestStore {
   int32_t buffer;
   UOp index{}, gate{}, value{};
+  void replace(const std::unordered_map<const Node*, UOp>& map);
 };
 
 /// Loops with stores inside. PARAM slots are numbers of virtual buffers.
@@ -56,17 +67,23 @@ struct Nest {
 };
 
 struct NestGraph {
-  std::vector<VirtualBuffer> buffers{};
-  std::vector<Nest> nests{};           ///< producers first, but for write-after-read
-  std::vector<int32_t> buffer_of{};    ///< of a node of the graph: its virtual buffer or -1
+  Numbered<VirtualBuffer> buffers{};
+  Numbered<Nest> nests{};              ///< producers first, but for write-after-read
+  Numbered<int32_t> buffer_of{};       ///< of a node of the graph: its virtual buffer or -1
   std::vector<int32_t> root_buffer{};  ///< of each root
 };
 
 /// What earlier attempts on the same graph found out.
 struct Forced {
-  std::vector<char> materialised{};  ///< by node
-  std::vector<char> copied{};        ///< by node: states that are read from a copy
+  Numbered<char> materialised{};  ///< by node
+  Numbered<char> copied{};        ///< by node: states that are read from a copy
 };
+
+template <class T>
+void sort_unique(std::vector<T>& v) {
+  std::sort(v.begin(), v.end());
+  v.erase(std::unique(v.begin(), v.end()), v.end());
+}
 
 struct RangeifyLimits {
   int max_buffers = 31;
@@ -78,6 +95,8 @@ NestGraph rangeify(const Graph& graph, const Forced& forced, const RangeifyLimit
 
 /// Finds out what a nest reads and how large it is, from its stores.
 void describe_nest(Nest& nest);
+/// Indices, gates and values of its stores.
+std::vector<UOp> roots_of(const Nest& nest);
 
 /// The node below RESHAPEs: where a root's value lives.
 int32_t strip_reshapes(const Graph& graph, int32_t node);

@@ -10,8 +10,8 @@ namespace whit::sched {
 
 Rangeify::Demand Rangeify::demand_of(int32_t i) const {
   Demand d;
-  for (int32_t k = first_instance_[static_cast<size_t>(i)]; k >= 0; k = instances_[static_cast<size_t>(k)].next) {
-    const Instance& in = instances_[static_cast<size_t>(k)];
+  for (int32_t k = first_instance_[i]; k >= 0; k = instances_[k].next) {
+    const Instance& in = instances_[k];
     d.evaluations += static_cast<double>(evaluations(in));
     ++d.n_instances;
     if (d.first && d.first->nest != in.nest) d.one_nest = false;
@@ -26,7 +26,7 @@ bool Rangeify::should_materialise(int32_t i) {
   const Demand d = demand_of(i);
   if (d.n_instances == 0) return false;
   const double n_elems = static_cast<double>(n->shape.numel());
-  const OpenNest& nest = nests_[static_cast<size_t>(d.first->nest)];
+  const OpenNest& nest = nests_[d.first->nest];
   if (n->op == Op::Reduce) return should_materialise_reduce(i, d, n_elems);
   if (n->op == Op::Pad) {
     // Under a contraction a padded copy keeps gates out of the inner loop. What is computed below without a
@@ -35,13 +35,12 @@ bool Rangeify::should_materialise(int32_t i) {
     while (is_view(node(base))) base = src(base, 0);
     const size_t b = static_cast<size_t>(base);
     if (is_elementwise(node(base)->op) && !in_memory_[b] && !over_contraction_[b]) return false;
-    return d.first->scope != nest.scope && scopes_[static_cast<size_t>(d.first->scope)].contraction &&
-           d.evaluations >= 4 * n_elems;
+    return d.first->scope != nest.scope && scopes_[d.first->scope].contraction && d.evaluations >= 4 * n_elems;
   }
   if (n->op == Op::Unwindow) {
     // A convolution's data gradient gets a kernel of its own where another reduce is in the nest already: a contraction
     // is fast only by itself.
-    const bool outermost = !scopes_[static_cast<size_t>(d.first->scope)].unwindow;
+    const bool outermost = !scopes_[d.first->scope].unwindow;
     if (outermost && nest.n_reduces + nest.n_contractions > 0 && is_unwindowed_contraction(i)) return true;
     return d.evaluations > 1.5 * n_elems && d.evaluations > 10000;
   }
@@ -70,8 +69,8 @@ bool Rangeify::is_unwindowed_contraction(int32_t i) const {
 bool Rangeify::should_materialise_reduce(int32_t i, const Demand& d, double n_elems) {
   const int32_t body = src(i, 0);
   const bool contraction = is_contraction(g_, i);
-  const OpenNest& nest = nests_[static_cast<size_t>(d.first->nest)];
-  const Scope& scope = scopes_[static_cast<size_t>(d.first->scope)];
+  const OpenNest& nest = nests_[d.first->nest];
+  const Scope& scope = scopes_[d.first->scope];
   const double n_reduced = static_cast<double>(node(body)->shape.numel()) / n_elems;
   if (nest.n_instances > limits_.max_nodes) return true;
   const double cost =
@@ -86,9 +85,9 @@ bool Rangeify::should_materialise_reduce(int32_t i, const Demand& d, double n_el
     return (d.evaluations - n_elems) * cost > limits_.launch_ns;
   }
   // Beside a contraction there is no other reduce, now or later.
-  const bool beside = nest.node != i && over_contraction_[static_cast<size_t>(nest.node)];
+  const bool beside = nest.node != i && over_contraction_[nest.node];
   if ((nest.n_contractions > 0 || beside) && d.first->scope == nest.scope) return true;
-  if (scopes_[static_cast<size_t>(d.first->scope)].contraction) return true;
+  if (scopes_[d.first->scope].contraction) return true;
   // Few rows: each would be reduced by one thread.
   const bool epilogue = static_cast<double>(nest.n_iterations) <= n_elems;
   return !epilogue && n_elems < 16 && n_elems * cost > 4 * limits_.launch_ns;

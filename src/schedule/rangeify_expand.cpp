@@ -32,27 +32,27 @@ void Rangeify::visit(int32_t i) {
     const int32_t nest = open_nest(i, n->shape, index, layout);
     own_nest_[k] = nest;
     if (layout) {
-      out_.buffers[static_cast<size_t>(out_.buffer_of[k])].n_elems = Shape(layout->dims).numel();
-      nests_[static_cast<size_t>(nest)].store_index = layout->flat(index);
+      out_.buffers[out_.buffer_of[k]].n_elems = Shape(layout->dims).numel();
+      nests_[nest].store_index = layout->flat(index);
       for (size_t a = 0; a < index.size(); ++a) {
         index[a] = add_index(index[a], -layout->before[a]);
         inside = and_gate(inside, in_range(index[a], 0, n->shape[a]));
       }
-      nests_[static_cast<size_t>(nest)].inside = inside;
+      nests_[nest].inside = inside;
     }
     const int32_t own = push_own(i, nest, index, inside);
-    nests_[static_cast<size_t>(nest)].instance = own;
+    nests_[nest].instance = own;
     expand(own);
     return;
   }
-  for (int32_t in = first_instance_[k]; in >= 0; in = instances_[static_cast<size_t>(in)].next) expand(in);
+  for (int32_t in = first_instance_[k]; in >= 0; in = instances_[in].next) expand(in);
 }
 
 // The instance in which a materialised node is computed. It is not found by want(): users load.
 int32_t Rangeify::push_own(int32_t i, int32_t nest, std::span<const UOp> index, const UOp& gate) {
   const int32_t k = static_cast<int32_t>(instances_.size());
-  int32_t& first = first_instance_[static_cast<size_t>(i)];
-  instances_.push_back({i, nest, nests_[static_cast<size_t>(nest)].scope, first, intern(index), 0, gate, {}, {}});
+  int32_t& first = first_instance_[i];
+  instances_.push_back({i, nest, nests_[nest].scope, first, intern(index), 0, gate, {}, {}});
   first = k;
   return k;
 }
@@ -72,13 +72,13 @@ bool Rangeify::add_halo(int32_t i, Layout& l) const {
   const Shape& shape = node(i)->shape;
   Dims before(shape.size(), 0), after(shape.size(), 0);
   bool pays = false;
-  for (int32_t k = first_instance_[static_cast<size_t>(i)]; k >= 0; k = instances_[static_cast<size_t>(k)].next) {
-    const Instance& in = instances_[static_cast<size_t>(k)];
+  for (int32_t k = first_instance_[i]; k >= 0; k = instances_[k].next) {
+    const Instance& in = instances_[k];
     const auto at = index_of(in);
     for (size_t a = 0; a < shape.size(); ++a) {
       const int64_t lo = at[a].vmin(), hi = at[a].vmax();
       if (lo < -shape[a] || hi > 2 * shape[a]) return false;
-      if ((lo < 0 || hi >= shape[a]) && in.gate && scopes_[static_cast<size_t>(in.scope)].contraction) pays = true;
+      if ((lo < 0 || hi >= shape[a]) && in.gate && scopes_[in.scope].contraction) pays = true;
       before[a] = std::max(before[a], -lo);
       after[a] = std::max(after[a], hi - shape[a] + 1);
     }
@@ -104,7 +104,7 @@ bool Rangeify::follow_source(int32_t i, Layout& l) const {
   for (int steps = 0;; ++steps) {
     if (steps > 64) return false;
     n = node(i);
-    const bool in_memory = in_memory_[static_cast<size_t>(i)] && steps > 0;
+    const bool in_memory = in_memory_[i] && steps > 0;
     if (in_memory || n->op == Op::Buffer || n->op == Op::Reduce) break;
     if (n->op == Op::Pad || n->op == Op::Unwindow || n->op == Op::Window) return false;
     if (is_view(n)) {
@@ -159,9 +159,9 @@ bool Rangeify::follow_source(int32_t i, Layout& l) const {
 
 void Rangeify::count_loads(int32_t i) {
   int32_t last = -1;
-  for (int32_t k = first_instance_[static_cast<size_t>(i)]; k >= 0; k = instances_[static_cast<size_t>(k)].next) {
-    const int32_t nest = instances_[static_cast<size_t>(k)].nest;
-    if (nest != last) ++nests_[static_cast<size_t>(nest)].n_buffers;
+  for (int32_t k = first_instance_[i]; k >= 0; k = instances_[k].next) {
+    const int32_t nest = instances_[k].nest;
+    if (nest != last) ++nests_[nest].n_buffers;
     last = nest;
   }
 }
@@ -173,7 +173,7 @@ void Rangeify::copy_state(int32_t i) {
   out_.buffers.back().dtype = node(i)->dtype;
   Index index;
   const int32_t nest = open_nest(i, shape, index);
-  own_nest_[static_cast<size_t>(i)] = nest;
+  own_nest_[i] = nest;
 }
 
 Rangeify::Place Rangeify::place_of(int32_t view, int32_t base, std::span<const UOp> index) const {
@@ -190,19 +190,16 @@ Rangeify::Place Rangeify::place_of(int32_t view, int32_t base, std::span<const U
 void Rangeify::visit_after(int32_t i) {
   const Node* n = node(i);
   count_loads(i);
-  if (!forced_.copied.empty() && forced_.copied[static_cast<size_t>(i)]) copy_state(i);
+  if (!forced_.copied.empty() && forced_.copied[i]) copy_state(i);
   // The buffers of the states, oldest first.
   SmallVec<int32_t, 4> states;
-  for (int32_t b = out_.buffer_of[static_cast<size_t>(i)]; states.size() + 1 < n->n_src;
-       b = out_.buffers[static_cast<size_t>(b)].previous)
-    states.push_back(b);
+  for (int32_t b = out_.buffer_of[i]; states.size() + 1 < n->n_src; b = out_.buffers[b].previous) states.push_back(b);
   std::reverse(states.begin(), states.end());
   if (const int32_t x = memory_below(src(i, 0)); !is_state(x)) {
     Index index;
     const int32_t nest = open_nest(x, node(x)->shape, index);
-    nests_[static_cast<size_t>(nest)].instance = want(x, nest, nests_[static_cast<size_t>(nest)].scope, index, {});
-    state_stores_.push_back(
-        {nest, out_.buffers[static_cast<size_t>(states[0])].previous, -1, flatten(index, node(x)->shape), {}});
+    nests_[nest].instance = want(x, nest, nests_[nest].scope, index, {});
+    state_stores_.push_back({nest, out_.buffers[states[0]].previous, -1, flatten(index, node(x)->shape), {}});
   }
   for (size_t d = 1; d < n->n_src; ++d) {
     const int32_t store = src(i, d), view = src(store, 0), value = src(store, 1);
@@ -214,8 +211,7 @@ void Rangeify::visit_after(int32_t i) {
     const Place p = place_of(view, base, index);
     UOp flat = flat_index(p.base, p.index);
     const bool scalar = node(value)->shape.empty();
-    nests_[static_cast<size_t>(nest)].instance =
-        want(value, nest, nests_[static_cast<size_t>(nest)].scope, scalar ? std::span<const UOp>() : index, {});
+    nests_[nest].instance = want(value, nest, nests_[nest].scope, scalar ? std::span<const UOp>() : index, {});
     state_stores_.push_back({nest, states[d - 1], value, std::move(flat), {}});
   }
 }
@@ -224,25 +220,25 @@ void Rangeify::visit_scatter(int32_t i) {
   const Node* n = node(i);
   count_loads(i);
   const int32_t x = src(i, 0), at = src(i, 1), value = src(i, 2);
-  const int32_t state = out_.buffer_of[static_cast<size_t>(i)];
-  const int32_t base = out_.buffers[static_cast<size_t>(state)].previous;
+  const int32_t state = out_.buffer_of[i];
+  const int32_t base = out_.buffers[state].previous;
   {
     Index index;
     const int32_t nest = open_nest(x, n->shape, index);
-    nests_[static_cast<size_t>(nest)].instance = want(x, nest, nests_[static_cast<size_t>(nest)].scope, index, {});
+    nests_[nest].instance = want(x, nest, nests_[nest].scope, index, {});
     state_stores_.push_back({nest, base, -1, flatten(index, n->shape), {}});
   }
   // Rows in parallel outside, the indices in order inside.
   Index row;
   const std::span<const int64_t> dims(n->shape.begin(), n->shape.end());
   const int32_t nest = open_nest(i, Shape(dims.subspan(1)), row);
-  OpenNest& open = nests_[static_cast<size_t>(nest)];
+  OpenNest& open = nests_[nest];
   Index where;
   for (const int64_t size : node(at)->shape) {
     where.push_back(size == 1 ? idx(0) : range(size, open.next_range++, AxisType::Loop));
     if (size != 1) {
       open.ranges.push_back(where.back());
-      scopes_[static_cast<size_t>(open.scope)].ranges.push_back(where.back());
+      scopes_[open.scope].ranges.push_back(where.back());
       open.n_iterations *= size;
     }
   }
@@ -250,7 +246,7 @@ void Rangeify::visit_scatter(int32_t i) {
   const UOp index_value = loaded_index(want(at, nest, scope, where, {}), n->src()[1]->dtype);
   Index full(where.begin(), where.end());
   full.append(row.begin(), row.end());
-  nests_[static_cast<size_t>(nest)].instance = want(value, nest, scope, full, {});
+  nests_[nest].instance = want(value, nest, scope, full, {});
   Index target{index_value};
   target.append(row.begin(), row.end());
   state_stores_.push_back({nest, state, -1, flatten(target, n->shape), in_range(index_value, 0, n->shape[0])});
@@ -259,7 +255,7 @@ void Rangeify::visit_scatter(int32_t i) {
 
 // The value of an instance as an index, before it is known: a LOAD from a stand-in PARAM with a negative slot.
 UOp Rangeify::loaded_index(int32_t instance, DType dtype) {
-  const Instance& in = instances_[static_cast<size_t>(instance)];
+  const Instance& in = instances_[instance];
   const Shape& shape = node(in.node)->shape;
   const int64_t n[] = {std::max<int64_t>(1, shape.numel())};
   const UOp stand_in = param(-1 - instance, dtype, n);
@@ -281,26 +277,26 @@ UOp Rangeify::flat_index(int32_t i, std::span<const UOp> index) const {
 // The result of the relu whose condition node i is, when that has a nest of its own; else -1.
 int32_t Rangeify::materialised_relu(int32_t i) const {
   const auto r = relu_of_.find(i);
-  return r != relu_of_.end() && own_nest_[static_cast<size_t>(r->second)] >= 0 ? r->second : -1;
+  return r != relu_of_.end() && own_nest_[r->second] >= 0 ? r->second : -1;
 }
 
 UOp Rangeify::fresh_range(int32_t nest, int64_t size) {
-  return range(size, nests_[static_cast<size_t>(nest)].next_range++, AxisType::Reduce);
+  return range(size, nests_[nest].next_range++, AxisType::Reduce);
 }
 
 // Asks the sources of an inlined instance for their instances.
 void Rangeify::expand(int32_t k) {
-  const Instance in = instances_[static_cast<size_t>(k)];
+  const Instance in = instances_[k];
   const Node* n = node(in.node);
   if (n->op == Op::CmpLt) {
     const int32_t r = materialised_relu(in.node);
     // Not for a condition in memory: the result reads it.
-    if (r >= 0 && own_nest_[static_cast<size_t>(in.node)] < 0 && own_nest_[static_cast<size_t>(r)] != in.nest) {
+    if (r >= 0 && own_nest_[in.node] < 0 && own_nest_[r] != in.nest) {
       Instance other = in;
       other.node = r;
-      const UOp l = loaded(other, out_.buffer_of[static_cast<size_t>(r)]);
-      instances_[static_cast<size_t>(k)].own.push_back(l);
-      ++nests_[static_cast<size_t>(in.nest)].n_buffers;
+      const UOp l = loaded(other, out_.buffer_of[r]);
+      instances_[k].own.push_back(l);
+      ++nests_[in.nest].n_buffers;
       return;
     }
   }
@@ -340,9 +336,9 @@ void Rangeify::expand(int32_t k) {
         if (!reduced[a] || size == 1) continue;
         index[a] = fresh_range(in.nest, size);
         own.push_back(index[a]);
-        scopes_[static_cast<size_t>(scope)].ranges.push_back(index[a]);
+        scopes_[scope].ranges.push_back(index[a]);
       }
-      OpenNest& nest = nests_[static_cast<size_t>(in.nest)];
+      OpenNest& nest = nests_[in.nest];
       contraction ? ++nest.n_contractions : ++nest.n_reduces;
       ask(0, scope, index, in.gate);
       break;
@@ -422,7 +418,7 @@ void Rangeify::expand(int32_t k) {
                  name(n->op));
       for (size_t s = 0; s < n->n_src; ++s) ask(s, in.scope, at, in.gate);
   }
-  Instance& to = instances_[static_cast<size_t>(k)];
+  Instance& to = instances_[k];
   to.own = std::move(own);
   to.first_src = static_cast<uint32_t>(src_instances_.size());
   src_instances_.insert(src_instances_.end(), wanted.begin(), wanted.end());

@@ -194,17 +194,17 @@ class Rangeify {
   const RangeifyLimits& limits_;
   const uint16_t default_device_;
   NestGraph out_{};
-  std::vector<char> in_memory_{};
+  Numbered<char> in_memory_{};
   std::vector<Cost> costs_{};
-  std::vector<int32_t> first_instance_{}, own_nest_{};
-  std::vector<Instance> instances_{};
+  Numbered<int32_t> first_instance_{}, own_nest_{};
+  Numbered<Instance> instances_{};
   std::vector<int32_t> src_instances_{};
-  std::vector<OpenNest> nests_{};
-  std::vector<Scope> scopes_{};
+  Numbered<OpenNest> nests_{};
+  Numbered<Scope> scopes_{};
   std::vector<StateStore> state_stores_{};
   std::vector<int32_t> scatter_adds_{}, has_stand_ins_{};
   std::unordered_map<int32_t, int32_t> copies_{};
-  std::vector<char> over_contraction_{};            // by node: elementwise over one that nobody else uses
+  Numbered<char> over_contraction_{};               // by node: elementwise over one that nobody else uses
   std::unordered_map<int32_t, int32_t> relu_of_{};  // condition -> WHERE
   std::unordered_map<int32_t, Layout> layouts_{};
   std::unordered_map<const Node*, UOp> zero_where_not_{};  // loads from halos

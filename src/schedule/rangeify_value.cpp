@@ -10,11 +10,11 @@ namespace whit::sched {
 
 UOp Rangeify::source_value(const Instance& in, size_t s) const {
   const int32_t k = src_instances_[in.first_src + s];
-  return k < 0 ? UOp(node(-1 - k)) : instances_[static_cast<size_t>(k)].value;
+  return k < 0 ? UOp(node(-1 - k)) : instances_[k].value;
 }
 
 UOp Rangeify::load_from(int32_t buffer, const UOp& flat, const UOp& gate) const {
-  const VirtualBuffer& b = out_.buffers[static_cast<size_t>(buffer)];
+  const VirtualBuffer& b = out_.buffers[buffer];
   const int64_t n[] = {b.n_elems};
   return load(index(param(buffer, b.dtype, n), flat, gate));
 }
@@ -67,10 +67,9 @@ UOp Rangeify::zero_outside(const UOp& x, const UOp& inside) const {
 
 UOp Rangeify::value_of(const Instance& in) {
   const Node* n = node(in.node);
-  const int32_t buffer = out_.buffer_of[static_cast<size_t>(in.node)];
-  const int32_t own = own_nest_[static_cast<size_t>(in.node)];
-  const bool computed_here =
-      own >= 0 && nests_[static_cast<size_t>(own)].instance == static_cast<int32_t>(&in - instances_.data());
+  const int32_t buffer = out_.buffer_of[in.node];
+  const int32_t own = own_nest_[in.node];
+  const bool computed_here = own >= 0 && nests_[own].instance == static_cast<int32_t>(&in - instances_.data());
   if (buffer >= 0 && !computed_here) return loaded(in, buffer);
   const auto at = index_of(in);
   if ((kViews | OpSet{Op::Contiguous, Op::Copy}).has(n->op)) return source_value(in, 0);
@@ -152,9 +151,8 @@ void Rangeify::emit() {
   std::vector<int32_t> place(nests_.size(), -1);
   const auto add = [&](int32_t id) -> Nest& {
     place[static_cast<size_t>(id)] = static_cast<int32_t>(out_.nests.size());
-    out_.nests.emplace_back();
-    Nest& nest = out_.nests.back();
-    nest.ranges = nests_[static_cast<size_t>(id)].ranges;
+    Nest& nest = out_.nests.emplace_back();
+    nest.ranges = nests_[id].ranges;
     return nest;
   };
   // Sources were visited last, so nests in reverse are in order; copies between devices are put after their source.
@@ -164,31 +162,27 @@ void Rangeify::emit() {
   for (size_t k = nests_.size(); k-- > 0;) {
     const int32_t id = static_cast<int32_t>(k);
     const OpenNest& open = nests_[k];
-    if (is_state[k]) {
-      add(id);
-      continue;
-    }
     Nest& nest = add(id);
+    if (is_state[k]) continue;
     const auto copy = copies_.find(open.node);
     if (copy != copies_.end()) {
       const Index at(open.ranges.begin(), open.ranges.end());
       const UOp flat = at.empty() ? idx(0) : at[0];
-      nest.stores.push_back(
-          {copy->second, flat, {}, load_from(out_.buffer_of[static_cast<size_t>(open.node)], flat, {})});
+      nest.stores.push_back({copy->second, flat, {}, load_from(out_.buffer_of[open.node], flat, {})});
       continue;
     }
-    const Instance& in = instances_[static_cast<size_t>(open.instance)];
-    nest.stores.push_back({out_.buffer_of[static_cast<size_t>(open.node)],
+    const Instance& in = instances_[open.instance];
+    nest.stores.push_back({out_.buffer_of[open.node],
                            open.store_index ? open.store_index : flatten(index_of(in), node(open.node)->shape),
                            {},
                            zero_outside(in.value, open.inside)});
   }
   for (const StateStore& s : state_stores_) {
-    Nest& nest = out_.nests[static_cast<size_t>(place[static_cast<size_t>(s.nest)])];
-    const OpenNest& open = nests_[static_cast<size_t>(s.nest)];
-    UOp value = instances_[static_cast<size_t>(open.instance)].value;
+    Nest& nest = out_.nests[place[static_cast<size_t>(s.nest)]];
+    const OpenNest& open = nests_[s.nest];
+    UOp value = instances_[open.instance].value;
     if (std::find(scatter_adds_.begin(), scatter_adds_.end(), s.nest) != scatter_adds_.end())
-      value = load_from(out_.buffers[static_cast<size_t>(s.buffer)].previous, s.index, s.gate) + value;
+      value = load_from(out_.buffers[s.buffer].previous, s.index, s.gate) + value;
     nest.stores.push_back({s.buffer, s.index, s.gate, value});
     nest.store_node = s.value_node;
   }
@@ -196,8 +190,8 @@ void Rangeify::emit() {
   for (const int32_t i : copies) {
     Nest nest;
     nest.is_copy = true;
-    nest.copy_from = out_.buffer_of[static_cast<size_t>(strip_reshapes(g_, src(i, 0)))];
-    nest.stores.push_back({out_.buffer_of[static_cast<size_t>(i)], {}, {}, {}});
+    nest.copy_from = out_.buffer_of[strip_reshapes(g_, src(i, 0))];
+    nest.stores.push_back({out_.buffer_of[i], {}, {}, {}});
     out_.nests.push_back(std::move(nest));
   }
   for (Nest& nest : out_.nests) describe(nest);
@@ -205,25 +199,20 @@ void Rangeify::emit() {
 
 // Indices that are values: stand-ins become the values, which may hold further stand-ins.
 void Rangeify::replace_stand_ins(std::span<const int32_t> place) {
-  std::sort(has_stand_ins_.begin(), has_stand_ins_.end());
-  has_stand_ins_.erase(std::unique(has_stand_ins_.begin(), has_stand_ins_.end()), has_stand_ins_.end());
+  sort_unique(has_stand_ins_);
   for (const int32_t id : has_stand_ins_) {
-    Nest& nest = out_.nests[static_cast<size_t>(place[static_cast<size_t>(id)])];
+    Nest& nest = out_.nests[place[static_cast<size_t>(id)]];
     for (NestStore& s : nest.stores) {
-      for (bool again = true; again;) {
-        again = false;
+      for (;;) {
         const UOp all[] = {s.index, s.value, s.gate ? s.gate : s.index};
         std::unordered_map<const Node*, UOp> map;
         for (const Node* n : toposort(all))
           if (n->op == Op::Load && n->src()[0]->src()[0]->op == Op::Param) {
             const int64_t slot = n->src()[0]->src()[0]->arg.int_at(0);
-            if (slot < 0) map.emplace(n, instances_[static_cast<size_t>(-1 - slot)].value);
+            if (slot < 0) map.emplace(n, instances_[-1 - slot].value);
           }
         if (map.empty()) break;
-        again = true;
-        s.index = substitute(s.index, map);
-        s.value = substitute(s.value, map);
-        if (s.gate) s.gate = substitute(s.gate, map);
+        s.replace(map);
       }
     }
   }
@@ -231,7 +220,7 @@ void Rangeify::replace_stand_ins(std::span<const int32_t> place) {
 
 // What a nest reads, where it runs.
 void Rangeify::describe(Nest& nest) {
-  const VirtualBuffer& target = out_.buffers[static_cast<size_t>(nest.stores[0].buffer)];
+  const VirtualBuffer& target = out_.buffers[nest.stores[0].buffer];
   nest.device = target.device;
   if (nest.is_copy) {
     nest.reads = {nest.copy_from};
@@ -239,7 +228,7 @@ void Rangeify::describe(Nest& nest) {
   }
   describe_nest(nest);
   for (const int32_t r : nest.reads) {
-    const uint16_t d = out_.buffers[static_cast<size_t>(r)].device;
+    const uint16_t d = out_.buffers[r].device;
     WHIT_USER(d == nest.device, Runtime,
               "[schedule] one kernel cannot read memory of {} and write memory of {}; copy it first with .to()",
               device_name(d), device_name(nest.device));

@@ -63,11 +63,11 @@ Key128 structure_key(const Graph& g, uint16_t default_device) {
 // What memory the kernels use, numbered: inputs first.
 void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, const std::vector<int32_t>& order,
                     Schedule& s) {
-  std::vector<int32_t> number(nests.buffers.size(), -1);
+  Numbered<int32_t> number(nests.buffers.size(), -1);
   const auto add = [&](int32_t memory) {
-    int32_t& n = number[static_cast<size_t>(memory)];
+    int32_t& n = number[memory];
     if (n >= 0) return n;
-    const VirtualBuffer& v = nests.buffers[static_cast<size_t>(memory)];
+    const VirtualBuffer& v = nests.buffers[memory];
     ScheduleBuffer b{};
     b.dtype = v.dtype;
     b.device = v.device;
@@ -90,7 +90,7 @@ void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, 
   };
   for (size_t b = 0; b < nests.buffers.size(); ++b)
     if (nests.buffers[b].kind == VirtualBuffer::Kind::Input) add(static_cast<int32_t>(b));
-  for (const int32_t b : nests.root_buffer) s.roots.push_back(add(nests.buffers[static_cast<size_t>(b)].memory));
+  for (const int32_t b : nests.root_buffer) s.roots.push_back(add(nests.buffers[b].memory));
   for (const int32_t k : order) {
     const Kernel& kernel = kernels[static_cast<size_t>(k)];
     ScheduledCall call;
@@ -99,9 +99,8 @@ void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, 
     for (const int32_t a : kernel.args) call.args.push_back(add(a));
     for (const Nest& nest : kernel.nests) {
       for (const NestStore& st : nest.stores)
-        s.buffers[static_cast<size_t>(add(nests.buffers[static_cast<size_t>(st.buffer)].memory))].is_written = true;
-      for (const int32_t r : nest.reads)
-        s.buffers[static_cast<size_t>(add(nests.buffers[static_cast<size_t>(r)].memory))].is_read = true;
+        s.buffers[static_cast<size_t>(add(nests.buffers[st.buffer].memory))].is_written = true;
+      for (const int32_t r : nest.reads) s.buffers[static_cast<size_t>(add(nests.buffers[r].memory))].is_read = true;
       s.stats.n_kernel_nodes += nest.n_nodes;
     }
     ++(kernel.is_copy ? s.stats.n_copies : s.stats.n_kernels);
@@ -117,12 +116,12 @@ std::shared_ptr<Schedule> build(const Graph& g, uint16_t default_device) {
     WHIT_CHECK(attempt < kMaxAttempts, "scheduling {} nodes does not settle", g.size());
     s->stats.n_attempts = attempt;
     NestGraph nests = rangeify(g, forced, lim, default_device);
-    const auto add = [&](std::vector<char>& set, const std::vector<int32_t>& nodes) {
+    const auto add = [&](Numbered<char>& set, const std::vector<int32_t>& nodes) {
       set.resize(g.size(), 0);
       bool fresh = false;
       for (const int32_t n : nodes) {
-        fresh |= !set[static_cast<size_t>(n)];
-        set[static_cast<size_t>(n)] = 1;
+        fresh |= !set[n];
+        set[n] = 1;
       }
       WHIT_CHECK(fresh, "a store cannot be separated from what it reads");
     };

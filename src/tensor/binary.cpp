@@ -75,18 +75,15 @@ Tensor Tensor::floordiv(const Tensor& x) const {
   return joined(Op::FloorDiv, s);
 }
 
-Tensor Tensor::mod(const Tensor& x) const {
-  const std::vector<UOp> s = broadcasted("mod", {this, &x});
-  if (s[0].dtype() == DType::Bool)
-    return joined(Op::And, std::vector<UOp>{s[0], alu(Op::Xor, {s[1], const_bool(true)})});
-  return joined(Op::FloorMod, s);
+namespace {
+Tensor remainder(const char* text, Op op, const Tensor& x, const Tensor& y) {
+  const std::vector<UOp> s = broadcasted(text, {&x, &y});
+  if (s[0].dtype() != DType::Bool) return joined(op, s);
+  return joined(Op::And, std::vector<UOp>{s[0], alu(Op::Xor, {s[1], const_bool(true)})});
 }
-Tensor Tensor::fmod(const Tensor& x) const {
-  const std::vector<UOp> s = broadcasted("fmod", {this, &x});
-  if (s[0].dtype() == DType::Bool)
-    return joined(Op::And, std::vector<UOp>{s[0], alu(Op::Xor, {s[1], const_bool(true)})});
-  return joined(Op::Cmod, s);
-}
+}  // namespace
+Tensor Tensor::mod(const Tensor& x) const { return remainder("mod", Op::FloorMod, *this, x); }
+Tensor Tensor::fmod(const Tensor& x) const { return remainder("fmod", Op::Cmod, *this, x); }
 
 Tensor Tensor::pow(const Tensor& x) const {
   must_be_defined("pow", *this);

@@ -1,8 +1,6 @@
 // Convolutions and pooling over WINDOW: y[.., o.., k..] = x[.., o*stride + k*dilation ..]. A convolution is one sum over
 // the product of windows and weights.
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "ir/eval.h"
 #include "tensor/impl.h"
@@ -15,18 +13,14 @@ namespace {
 // The window axis last. Windows that do not overlap are a reshape, whose gradient is one too.
 UOp one_window(const UOp& x, size_t axis, int64_t k, int64_t stride, int64_t dilation) {
   if (stride != k || dilation != 1) return window(x, static_cast<int64_t>(axis), k, stride, dilation);
-  Dims begin_end, dims, order;
   const int64_t n = x.shape()[axis] / k;
-  for (size_t i = 0; i < x.shape().size(); ++i) {
-    begin_end.push_back(0);
-    begin_end.push_back(i == axis ? n * k : x.shape()[i]);
-    dims.push_back(i == axis ? n : x.shape()[i]);
-    if (i == axis) dims.push_back(k);
-  }
+  Dims dims(x.shape().begin(), x.shape().end()), order;
+  dims[axis] = n;
+  dims.insert(dims.begin() + axis + 1, k);
   for (size_t i = 0; i < dims.size(); ++i)
     if (i != axis + 1) order.push_back(static_cast<int64_t>(i));
   order.push_back(static_cast<int64_t>(axis) + 1);
-  return permuted(shaped(shrink(x, begin_end), dims), order);
+  return permuted(shaped(cut(x, axis, 0, n * k), dims), order);
 }
 
 }  // namespace

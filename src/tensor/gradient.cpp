@@ -25,6 +25,10 @@ UOp seed_of(const char* op, const Tensor& self, const Tensor& gradient) {
   return cast_value(gradient.uop(), self.dtype());
 }
 
+Tensor gradient_or_zeros(const UOp& grad, const UOp& of) {
+  return wrap(grad ? grad : broadcast_scalar(constant(of.dtype(), 0), of.shape()));
+}
+
 // Which node of a graph stands for a tensor. The tensor may have been realised after the graph was built; then the graph
 // has the node whose value lies in the tensor's memory.
 class GraphNodes {
@@ -71,9 +75,7 @@ std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tens
   }
   const std::vector<UOp> grads = gradients(root, seed, nodes);
   std::vector<Tensor> out;
-  for (size_t i = 0; i < grads.size(); ++i)
-    out.push_back(
-        wrap(grads[i] ? grads[i] : broadcast_scalar(whit::constant(nodes[i].dtype(), 0.0), nodes[i].shape())));
+  for (size_t i = 0; i < grads.size(); ++i) out.push_back(gradient_or_zeros(grads[i], nodes[i]));
   return out;
 }
 
@@ -110,9 +112,7 @@ int64_t register_gradient(GradientFn fn) {
   return add_custom_gradient([user = std::move(fn)](std::span<const UOp> out_grads, const UOp& call) {
     std::vector<Tensor> grads, inputs;
     const UOp body = call.src(0);
-    for (size_t i = 0; i < out_grads.size(); ++i)
-      grads.push_back(
-          wrap(out_grads[i] ? out_grads[i] : broadcast_scalar(constant(body.src(i).dtype(), 0), body.src(i).shape())));
+    for (size_t i = 0; i < out_grads.size(); ++i) grads.push_back(gradient_or_zeros(out_grads[i], body.src(i)));
     for (size_t i = 1; i < call.n_src(); ++i) inputs.push_back(wrap(call.src(i)));
     const std::vector<Tensor> given = user(grads, inputs);
     WHIT_USER(given.size() <= inputs.size(), Value, "[gradient] a custom gradient gave {} tensors for {} inputs",

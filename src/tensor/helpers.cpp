@@ -85,6 +85,15 @@ UOp permuted(const UOp& x, std::span<const int64_t> axes) {
   return UOp::make(Op::Permute, x.dtype(), {x}, Arg(axes));
 }
 
+UOp cut(const UOp& x, size_t axis, int64_t begin, int64_t end) {
+  Dims begin_end;
+  for (size_t i = 0; i < x.shape().size(); ++i) {
+    begin_end.push_back(i == axis ? begin : 0);
+    begin_end.push_back(i == axis ? end : x.shape()[i]);
+  }
+  return shrink(x, begin_end);
+}
+
 UOp broadcast_to(const UOp& x, std::span<const int64_t> dims) {
   if (std::equal(x.shape().begin(), x.shape().end(), dims.begin(), dims.end())) return x;
   Dims full(dims.size() - x.shape().size(), 1);
@@ -118,30 +127,15 @@ UOp cast_value(const UOp& x, DType dtype) {
   return cast(x, dtype);
 }
 
-DType common_dtype(std::span<const Tensor* const> xs) {
-  DType dt = xs[0]->dtype();
-  for (const Tensor* x : xs) dt = least_upper_dtype(dt, x->dtype());
-  return dt;
-}
-
 std::vector<UOp> broadcasted(const char* op, std::initializer_list<const Tensor*> xs) {
   std::vector<UOp> out;
-  Dims dims;
-  DType dt = DType::Void;
-  bool first = true;
-  for (const Tensor* x : xs) {
-    must_be_defined(op, *x);
-    out.push_back(x->uop());
-    const UOp& u = out.back();
-    if (first) {
-      dims = Dims(u.shape().begin(), u.shape().end());
-      dt = u.dtype();
-      first = false;
-    } else {
-      const Shape have(dims);
-      if (!(have == u.shape())) dims = broadcast_shapes(op, {&have, &u.shape()});
-      dt = least_upper_dtype(dt, u.dtype());
-    }
+  for (const Tensor* x : xs) out.push_back(must_be_defined(op, *x).uop());
+  Dims dims(out[0].shape().begin(), out[0].shape().end());
+  DType dt = out[0].dtype();
+  for (const UOp& u : out) {
+    const Shape have(dims);
+    if (!(have == u.shape())) dims = broadcast_shapes(op, {&have, &u.shape()});
+    dt = least_upper_dtype(dt, u.dtype());
   }
   for (UOp& u : out) {
     u = cast_value(u, dt);
@@ -164,19 +158,18 @@ DType sum_dtype(DType dt) {
   return sum_acc_dtype(dt, text == "float32" ? DType::Float32 : dtype_by_name(text));
 }
 
-Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim) {
-  const UOp r = reduce_axes(x.uop(), monoid, axes);
-  if (keepdim || axes.empty()) return wrap(r);
-  Dims dims;
-  size_t next = 0;
-  for (size_t i = 0; i < r.shape().size(); ++i) {
-    if (next < axes.size() && axes[next] == static_cast<int64_t>(i)) {
-      ++next;
-    } else {
-      dims.push_back(r.shape()[i]);
-    }
+Dims reduced_dims(const Shape& s, std::span<const int64_t> axes, bool keepdim) {
+  Dims out;
+  for (size_t i = 0; i < s.size(); ++i) {
+    const bool gone = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
+    if (!gone) out.push_back(s[i]);
+    if (gone && keepdim) out.push_back(1);
   }
-  return wrap(shaped(r, dims));
+  return out;
+}
+
+Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim) {
+  return wrap(shaped(reduce_axes(x.uop(), monoid, axes), reduced_dims(x.shape(), axes, keepdim)));
 }
 
 }  // namespace whit::detail

@@ -52,6 +52,8 @@ UOp permuted(const UOp& x, std::span<const int64_t> axes);
 inline UOp shaped(const UOp& x, std::initializer_list<int64_t> dims) {
   return shaped(x, std::span(dims.begin(), dims.size()));
 }
+/// One axis of x from `begin` to before `end`.
+UOp cut(const UOp& x, size_t axis, int64_t begin, int64_t end);
 /// Fresh memory on a device, not written yet: a flat BUFFER.
 UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device);
 /// A tensor over a storage whose flat state is `state`.
@@ -88,8 +90,6 @@ std::string canonical_name(const std::string& device);
 UOp on_device(const UOp& x, std::string_view device);
 /// Common dtype and shape of several tensors, weak constants lifted: the operands of an elementwise op.
 std::vector<UOp> broadcasted(const char* op, std::initializer_list<const Tensor*> xs);
-/// The dtype that two operands meet in.
-DType common_dtype(std::span<const Tensor* const> xs);
 
 /// An empty part of x, of shape `dims`: it depends on x, so x has a gradient of zeros.
 Tensor nothing_of(const Tensor& x, std::span<const int64_t> dims);
@@ -97,6 +97,8 @@ Tensor nothing_of(const Tensor& x, std::span<const int64_t> dims);
 inline Tensor alu1(Op op, const Tensor& x) { return wrap(alu(op, {x.uop()})); }
 /// x cast to a float dtype that the op can work in (bool and ints: the default float; weakint: weakfloat).
 Tensor to_float_dtype(const Tensor& x);
+/// The shape after a reduction: the axes removed, or of size 1.
+Dims reduced_dims(const Shape& shape, std::span<const int64_t> axes, bool keepdim);
 /// REDUCE over axes, the axes removed unless keepdim.
 Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim);
 DType sum_dtype(DType dt);

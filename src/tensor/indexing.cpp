@@ -25,14 +25,6 @@ int64_t clamp_index(int64_t v, int64_t low, int64_t high) { return std::min(std:
 // Every step-th element of [begin, end) of an axis.
 UOp strided(const UOp& x, size_t axis, int64_t begin, int64_t end, int64_t step) {
   const int64_t size = x.shape()[axis];
-  auto cut = [&](const UOp& u, size_t a, int64_t b, int64_t e) {
-    Dims be;
-    for (size_t i = 0; i < u.shape().size(); ++i) {
-      be.push_back(i == a ? b : 0);
-      be.push_back(i == a ? e : u.shape()[i]);
-    }
-    return shrink(u, be);
-  };
   if (step == 1 || end - begin <= 1) return cut(x, axis, begin, end);
   const int64_t n = (end - begin + step - 1) / step;
   Dims split_dims(x.shape().begin(), x.shape().end()), out = split_dims;
@@ -141,7 +133,8 @@ struct Joined {
   Tensor index;       ///< [broadcast index shape], -1 where any index is out of range
   Dims to_front;      ///< permutation that made rows
   Dims front_dims;    ///< shape after the permutation
-  Dims result_order;  ///< of [index.., rest..], to numpy's place
+  Dims dims;          ///< [index.., rest..]
+  Dims result_order;  ///< of dims, to numpy's place
 };
 
 Joined join(const Parsed& p) {
@@ -182,6 +175,8 @@ Joined join(const Parsed& p) {
   }
   if (p.tensors.size() > 1) j.index = valid.where(j.index, -1);
   j.index = broadcast_to("getitem", j.index, index_dims);
+  j.dims = index_dims;
+  j.dims.append(row_dims.begin() + 1, row_dims.end());
   // Index axes stand where the first indexed axis was, or in front when something is between them.
   const int64_t n_index = static_cast<int64_t>(index_dims.size());
   const int64_t n_rest = static_cast<int64_t>(s.size() - p.tensors.size());
@@ -214,11 +209,9 @@ Tensor Tensor::get(std::span<const Index> indices) const {
   const Parsed p = parse(*this, indices);
   if (p.tensors.empty()) return p.view;
   const Joined j = join(p);
-  Dims dims(j.index.shape().begin(), j.index.shape().end());
-  for (size_t i = 1; i < j.rows.ndim(); ++i) dims.push_back(j.rows.shape()[i]);
   const Dims order = j.result_order;
-  if (detail::prod(dims) == 0) return nothing_of(j.rows, dims).permute(order);
-  if (j.rows.numel() == 0) return wrap(broadcast_scalar(whit::constant(dtype(), 0), dims)).permute(order);
+  if (detail::prod(j.dims) == 0) return nothing_of(j.rows, j.dims).permute(order);
+  if (j.rows.numel() == 0) return wrap(broadcast_scalar(whit::constant(dtype(), 0), j.dims)).permute(order);
   return wrap(UOp::make(Op::Gather, dtype(), {j.rows.uop(), j.index.uop()})).permute(order);
 }
 Tensor Tensor::get(std::initializer_list<Index> indices) const {
@@ -235,12 +228,10 @@ Tensor& Tensor::set(std::span<const Index> indices, const Tensor& value) {
   const Parsed p = parse(*this, indices);
   if (!p.tensors.empty()) {
     const Joined j = join(p);
-    Dims dims(j.index.shape().begin(), j.index.shape().end());
-    for (size_t i = 1; i < j.rows.ndim(); ++i) dims.push_back(j.rows.shape()[i]);
-    if (detail::prod(dims) == 0) return *this;
+    if (detail::prod(j.dims) == 0) return *this;
     // The value in the order of the result, then index axes first.
     Dims placed;
-    for (const int64_t a : j.result_order) placed.push_back(dims[static_cast<size_t>(a)]);
+    for (const int64_t a : j.result_order) placed.push_back(j.dims[static_cast<size_t>(a)]);
     const Tensor src = broadcast_to("setitem", v, placed).permute(inverse(j.result_order));
     const Tensor rows = wrap(UOp::make(Op::Scatter, dtype(), {j.rows.uop(), j.index.uop(), src.uop()}, Arg("set")));
     const Tensor whole = rows.reshape(j.front_dims).permute(inverse(j.to_front));

@@ -33,12 +33,7 @@ Tensor shrink_pairs(const Tensor& x, std::span<const int64_t> begin_end) {
 
 // One axis shrunk to [begin, end).
 Tensor part(const Tensor& x, size_t axis, int64_t begin, int64_t end) {
-  Dims be;
-  for (size_t i = 0; i < x.ndim(); ++i) {
-    be.push_back(i == axis ? begin : 0);
-    be.push_back(i == axis ? end : x.shape()[i]);
-  }
-  return shrink_pairs(x, be);
+  return move_view(x, [&](const UOp& u) { return cut(u, axis, begin, end); });
 }
 
 Tensor pad_by_mode(const Tensor& x, std::span<const int64_t> before_after, const std::string& mode) {
@@ -46,28 +41,22 @@ Tensor pad_by_mode(const Tensor& x, std::span<const int64_t> before_after, const
   for (size_t axis = 0; axis < x.ndim(); ++axis) {
     const int64_t before = before_after[2 * axis], after = before_after[2 * axis + 1], n = x.shape()[axis];
     if (before == 0 && after == 0) continue;
-    std::vector<Tensor> parts;
-    if (mode == "reflect") {
-      WHIT_USER(before < n && after < n, Value, "[pad] reflect by ({}, {}) needs padding smaller than the size {}",
-                before, after, n);
-      if (before) parts.push_back(part(out, axis, 1, before + 1).flip(static_cast<int64_t>(axis)));
-      parts.push_back(out);
-      if (after) parts.push_back(part(out, axis, n - 1 - after, n - 1).flip(static_cast<int64_t>(axis)));
-    } else if (mode == "replicate") {
-      WHIT_USER(n > 0, Value, "[pad] replicate of an axis of size 0");
+    const bool reflects = mode == "reflect", repeats = mode == "replicate";
+    WHIT_USER(!reflects || (before < n && after < n), Value,
+              "[pad] reflect by ({}, {}) needs padding smaller than the size {}", before, after, n);
+    WHIT_USER(!repeats || n > 0, Value, "[pad] replicate of an axis of size 0");
+    WHIT_USER(reflects || repeats || (before <= n && after <= n), Value,
+              "[pad] circular by ({}, {}) wraps more than once around the size {}", before, after, n);
+    const auto border = [&](int64_t begin, int64_t size) {
       Dims dims(out.shape().begin(), out.shape().end());
-      dims[axis] = before;
-      if (before) parts.push_back(part(out, axis, 0, 1).expand(dims));
-      parts.push_back(out);
-      dims[axis] = after;
-      if (after) parts.push_back(part(out, axis, n - 1, n).expand(dims));
-    } else {
-      WHIT_USER(before <= n && after <= n, Value, "[pad] circular by ({}, {}) wraps more than once around the size {}",
-                before, after, n);
-      if (before) parts.push_back(part(out, axis, n - before, n));
-      parts.push_back(out);
-      if (after) parts.push_back(part(out, axis, 0, after));
-    }
+      dims[axis] = size;
+      const Tensor some = part(out, axis, begin, begin + (repeats ? 1 : size));
+      return reflects ? some.flip(static_cast<int64_t>(axis)) : some.expand(dims);
+    };
+    std::vector<Tensor> parts;
+    if (before) parts.push_back(border(reflects ? 1 : repeats ? 0 : n - before, before));
+    parts.push_back(out);
+    if (after) parts.push_back(border(reflects ? n - 1 - after : repeats ? n - 1 : 0, after));
     out = Tensor::cat(parts, static_cast<int64_t>(axis));
   }
   return out;

@@ -1,6 +1,5 @@
 // What networks are made of besides contractions: normalisation, attention, losses, interpolation.
 #include <cmath>
-#include <numeric>
 
 #include "tensor/impl.h"
 

@@ -1,8 +1,6 @@
 // Reductions and what is made of them: statistics, softmax, cumulative operations.
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <limits>
 
 #include "ir/eval.h"
 #include "tensor/impl.h"
@@ -13,16 +11,6 @@ using namespace detail;
 namespace {
 
 Tensor strong(const Tensor& x) { return x.cast(strong_dtype(x.dtype(), default_int(), default_float())); }
-
-Dims reduced_dims(const Shape& s, std::span<const int64_t> axes, bool keepdim) {
-  Dims out;
-  for (size_t i = 0; i < s.size(); ++i) {
-    const bool gone = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
-    if (!gone) out.push_back(s[i]);
-    if (gone && keepdim) out.push_back(1);
-  }
-  return out;
-}
 
 // A reduction; one over no elements is the monoid's identity.
 Tensor fold(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim) {

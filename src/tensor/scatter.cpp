@@ -44,6 +44,26 @@ Tensor flat_positions(const Tensor& self, const Tensor& index, size_t axis) {
   return ok.where(sum, -1);
 }
 
+// Where the elements of `src` go in self.flatten(), and those elements.
+struct Sources {
+  Tensor at, values;
+};
+Sources sources_of(const char* op, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  const auto axis = must_have_axis(op, dim, self.shape());
+  check_index(op, self, index, axis);
+  const Tensor s = src.ndim() == 0 ? src.cast(self.dtype()).expand(index.shape()) : src;
+  WHIT_USER(s.dtype() == self.dtype(), Runtime, "[{}] src is {}, the tensor {}", op, name(s.dtype()),
+            name(self.dtype()));
+  WHIT_USER(s.ndim() == self.ndim(), Runtime, "[{}] src {} and tensor {} differ in rank", op, s.shape().str(),
+            self.shape().str());
+  if (index.numel() == 0 || self.numel() == 0) return {};
+  std::vector<std::optional<int64_t>> part(index.shape().begin(), index.shape().end());
+  for (size_t i = 0; i < self.ndim(); ++i)
+    WHIT_USER(*part[i] <= s.shape()[i], Assertion, "[{}] index {} is larger than src {}", op, index.shape().str(),
+              s.shape().str());
+  return {flat_positions(self, index, axis).flatten(), s.shrink_to(part).flatten()};
+}
+
 // How many results a mask has.
 int64_t n_chosen(const char* op, const Tensor& mask, std::optional<int64_t> size) {
   if (size) WHIT_USER(*size >= 0, Value, "[{}] size {}; expected none below 0", op, *size);
@@ -74,37 +94,18 @@ Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, cons
             "[scatter] reduce '{}' takes a number as src; for a tensor there is scatter_reduce", reduce);
   if (reduce == "add") return scatter_reduce(dim, index, src.cast(dtype()), "sum", true);
   if (reduce == "multiply") return scatter_reduce(dim, index, src.cast(dtype()), "prod", true);
-  const auto axis = must_have_axis("scatter", dim, shape());
-  check_index("scatter", *this, index, axis);
-  const Tensor s = src.ndim() == 0 ? src.cast(dtype()).expand(index.shape()) : src;
-  WHIT_USER(s.dtype() == dtype(), Runtime, "[scatter] src is {}, the tensor {}", name(s.dtype()), name(dtype()));
-  WHIT_USER(s.ndim() == ndim(), Runtime, "[scatter] src {} and tensor {} differ in rank", s.shape().str(),
-            shape().str());
-  if (index.numel() == 0) return *this;
-  std::vector<std::optional<int64_t>> part;
-  for (size_t i = 0; i < ndim(); ++i) {
-    WHIT_USER(index.shape()[i] <= s.shape()[i], Assertion, "[scatter] index {} is larger than src {}",
-              index.shape().str(), s.shape().str());
-    part.emplace_back(index.shape()[i]);
-  }
-  const Tensor at = flat_positions(*this, index, axis).flatten();
-  const Tensor values = s.shrink_to(part).flatten();
+  const auto [at, values] = sources_of("scatter", *this, dim, index, src);
+  if (!at.defined()) return *this;
   return wrap(UOp::make(Op::Scatter, dtype(), {flatten().uop(), at.uop(), values.uop()}, Arg("set"))).reshape(shape());
 }
 
 Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
                               bool include_self) const {
-  const auto axis = must_have_axis("scatter_reduce", dim, shape());
-  check_index("scatter_reduce", *this, index, axis);
   WHIT_USER(reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", Runtime,
             "[scatter_reduce] reduce '{}'; expected sum, prod, mean, amax or amin", reduce);
-  const Tensor s = src.ndim() == 0 ? src.cast(dtype()).expand(index.shape()) : src;
-  WHIT_USER(s.dtype() == dtype(), Runtime, "[scatter_reduce] src is {}, the tensor {}", name(s.dtype()), name(dtype()));
-  if (index.numel() == 0 || numel() == 0) return *this;
-  std::vector<std::optional<int64_t>> part;
-  for (size_t i = 0; i < ndim(); ++i) part.emplace_back(index.shape()[i]);
-  const Tensor at = flat_positions(*this, index, axis).flatten();
-  const Tensor values = s.shrink_to(part).flatten();
+  const Sources from = sources_of("scatter_reduce", *this, dim, index, src);
+  if (!from.at.defined()) return *this;
+  const Tensor &at = from.at, &values = from.values;
   const Tensor self = flatten();
   const int64_t n = numel(), m = at.numel();
   auto counted = [&](const Tensor& base, const Tensor& what) {

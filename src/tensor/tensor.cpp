@@ -1,4 +1,5 @@
 // The handle: what a tensor is, its memory, reading and writing it.
+#include <bit>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -302,23 +303,23 @@ void Tensor::copy_to(void* host, size_t n) const {
   static_cast<Buffer*>(memory.get())->copyout(host, static_cast<int64_t>(n));
 }
 
-double Tensor::item() const {
-  WHIT_USER(numel() == 1, Assertion, "[item] the tensor has shape {}; expected exactly one element", shape().str());
-  const std::vector<std::byte> b = bytes();
-  return read_element(strong_dtype(dtype(), default_int(), default_float()), b.data(), 0).as_double();
+namespace {
+DType strong_of(const Tensor& x) { return strong_dtype(x.dtype(), default_int(), default_float()); }
+Scalar only_element(const Tensor& x) {
+  WHIT_USER(x.numel() == 1, Assertion, "[item] the tensor has shape {}; expected exactly one element", x.shape().str());
+  return read_element(strong_of(x), x.bytes().data(), 0);
 }
+}  // namespace
+double Tensor::item() const { return only_element(*this).as_double(); }
 int64_t Tensor::item_int() const {
-  WHIT_USER(numel() == 1, Assertion, "[item] the tensor has shape {}; expected exactly one element", shape().str());
-  const DType dt = strong_dtype(dtype(), default_int(), default_float());
-  const std::vector<std::byte> b = bytes();
-  const Scalar s = read_element(dt, b.data(), 0);
-  return is_float(dt) ? static_cast<int64_t>(s.f) : s.i;
+  const Scalar s = only_element(*this);
+  return is_float(strong_of(*this)) ? static_cast<int64_t>(s.f) : s.i;
 }
 
 template <class Elem>
 std::vector<Elem> Tensor::to_vector() const {
   const os::IeeeFloats ieee;
-  const DType dt = strong_dtype(dtype(), default_int(), default_float());
+  const DType dt = strong_of(*this);
   const std::vector<std::byte> b = bytes();
   std::vector<Elem> out(static_cast<size_t>(numel()));
   for (size_t i = 0; i < out.size(); ++i) {
@@ -331,17 +332,12 @@ std::vector<Elem> Tensor::to_vector() const {
 }
 template <class Elem>
 Tensor Tensor::from(const std::vector<Elem>& data, const IntList& shape, const TensorOptions& o) {
+  constexpr DType kSigned[] = {DType::Int8, DType::Int16, DType::Int32, DType::Int64};
+  constexpr DType kUnsigned[] = {DType::UInt8, DType::UInt16, DType::UInt32, DType::UInt64};
+  constexpr size_t width = std::bit_width(sizeof(Elem)) - 1;
   constexpr DType dt = std::is_same_v<Elem, bool>       ? DType::Bool
-                       : std::is_same_v<Elem, float>    ? DType::Float32
-                       : std::is_same_v<Elem, double>   ? DType::Float64
-                       : std::is_same_v<Elem, int8_t>   ? DType::Int8
-                       : std::is_same_v<Elem, uint8_t>  ? DType::UInt8
-                       : std::is_same_v<Elem, int16_t>  ? DType::Int16
-                       : std::is_same_v<Elem, uint16_t> ? DType::UInt16
-                       : std::is_same_v<Elem, int32_t>  ? DType::Int32
-                       : std::is_same_v<Elem, uint32_t> ? DType::UInt32
-                       : std::is_same_v<Elem, int64_t>  ? DType::Int64
-                                                        : DType::UInt64;
+                       : std::is_floating_point_v<Elem> ? (width == 2 ? DType::Float32 : DType::Float64)
+                                                        : (std::is_signed_v<Elem> ? kSigned : kUnsigned)[width];
   WHIT_USER(static_cast<int64_t>(data.size()) == detail::prod(shape), Value, "[tensor] {} elements for shape {}",
             data.size(), dims_str(shape));
   if constexpr (std::is_same_v<Elem, bool>) {

@@ -20,6 +20,17 @@ Tensor widened(const Tensor& x, Fn&& fn) {
   return fn(x.cast(wide)).cast(dt);
 }
 
+// The same for any dtype, in the float dtype of its values.
+template <class Fn>
+Tensor in_float(const Tensor& x, Fn&& fn) {
+  return widened(to_float_dtype(x), fn);
+}
+// The same where a result of integers has no width.
+template <class Fn>
+Tensor in_weak_float(const Tensor& x, Fn&& fn) {
+  return widened(is_float(x.dtype()) ? x : x.cast(DType::WeakFloat), fn);
+}
+
 // The smallest positive number: x < smallest is x <= 0, and false for NaN.
 Tensor smallest(DType dt) {
   if (!is_float(dt)) return Tensor::constant_int(1, dt);
@@ -98,18 +109,18 @@ Tensor Tensor::log2() const { return alu1(Op::Log2, to_float_dtype(*this)); }
 Tensor Tensor::square() const { return *this * *this; }
 
 Tensor Tensor::exp() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) { return (x * std::numbers::log2e).exp2(); });
+  return in_float(*this, [](const Tensor& x) { return (x * std::numbers::log2e).exp2(); });
 }
-Tensor Tensor::log() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) { return x.log2() * std::numbers::ln2; });
+namespace {
+Tensor scaled_log2(const Tensor& x, double scale) {
+  return in_float(x, [&](const Tensor& wide) { return wide.log2() * scale; });
 }
-Tensor Tensor::log10() const {
-  return widened(to_float_dtype(*this),
-                 [](const Tensor& x) { return x.log2() * (std::numbers::ln2 / std::numbers::ln10); });
-}
+}  // namespace
+Tensor Tensor::log() const { return scaled_log2(*this, std::numbers::ln2); }
+Tensor Tensor::log10() const { return scaled_log2(*this, std::numbers::ln2 / std::numbers::ln10); }
 Tensor Tensor::cos() const {
   // x/2 is exact, so large arguments lose nothing that sin does not lose.
-  return widened(to_float_dtype(*this), [](const Tensor& x) {
+  return in_float(*this, [](const Tensor& x) {
     const Tensor s = (x * 0.5).sin();
     return Tensor(1.0) - s * s * 2.0;
   });
@@ -161,7 +172,7 @@ Tensor Tensor::isfinite() const { return (isinf() | isnan()).logical_not(); }
 // becomes 0 * inf.
 
 Tensor Tensor::atan() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) {
+  return in_float(*this, [](const Tensor& x) {
     // atan a = base + atan r with |r| <= tan(pi/8): r is a, (a - 1)/(a + 1) or -1/a.
     const Tensor below = x.lt(0), a = below.where(x.neg(), x);
     const Tensor far = a.gt(2.4142135623730951), mid = a.gt(0.41421356237309503);
@@ -182,11 +193,10 @@ Tensor Tensor::atan() const {
   });
 }
 Tensor Tensor::asin() const {
-  return widened(to_float_dtype(*this),
-                 [](const Tensor& x) { return (x / ((Tensor(1.0) - x) * (x + 1.0)).sqrt()).atan(); });
+  return in_float(*this, [](const Tensor& x) { return (x / ((Tensor(1.0) - x) * (x + 1.0)).sqrt()).atan(); });
 }
 Tensor Tensor::acos() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) {
+  return in_float(*this, [](const Tensor& x) {
     const Tensor below = x.lt(0), p = below.where(x.neg(), x);
     const Tensor s = ((Tensor(1.0) - p) * 0.5).sqrt();  // acos(p) = 2 asin(sqrt((1 - p) / 2))
     const Tensor y = (s / ((Tensor(1.0) - s) * (s + 1.0)).sqrt()).atan() * 2.0;
@@ -194,7 +204,7 @@ Tensor Tensor::acos() const {
   });
 }
 Tensor Tensor::sinh() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) {
+  return in_float(*this, [](const Tensor& x) {
     const Tensor small = x.abs().lt(1.0);
     const Tensor xs = small.where(x, 0.0), q = xs * xs;
     const Tensor p =
@@ -206,14 +216,13 @@ Tensor Tensor::sinh() const {
   });
 }
 Tensor Tensor::cosh() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) {
+  return in_float(*this, [](const Tensor& x) {
     const Tensor e = (x * 0.5).exp(), i = (x * -0.5).exp();
     return e * (e * 0.5) + i * (i * 0.5);
   });
 }
 Tensor Tensor::tanh() const {
-  const Tensor f = is_float(dtype()) ? *this : cast(DType::WeakFloat);
-  return widened(f, [](const Tensor& x) {
+  return in_weak_float(*this, [](const Tensor& x) {
     const Tensor small = x.abs().lt(0.625);
     const Tensor xs = small.where(x, 0.0), q = xs * xs;
     const Tensor p =
@@ -230,7 +239,7 @@ Tensor Tensor::tanh() const {
   });
 }
 Tensor Tensor::asinh() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) {
+  return in_float(*this, [](const Tensor& x) {
     const double limit = is_f64(x) ? 1e150 : 1e18;
     const Tensor huge = x.abs().gt(limit);
     const Tensor s = huge.where(1.0, x);
@@ -244,7 +253,7 @@ Tensor Tensor::asinh() const {
   });
 }
 Tensor Tensor::acosh() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) {
+  return in_float(*this, [](const Tensor& x) {
     const double limit = is_f64(x) ? 1e150 : 1e18;
     const Tensor huge = x.gt(limit);
     const Tensor d = huge.where(1.0, x) - 1.0;
@@ -254,11 +263,10 @@ Tensor Tensor::acosh() const {
   });
 }
 Tensor Tensor::atanh() const {
-  return widened(to_float_dtype(*this), [](const Tensor& x) { return (log1p(x) - log1p(x.neg())) * 0.5; });
+  return in_float(*this, [](const Tensor& x) { return (log1p(x) - log1p(x.neg())) * 0.5; });
 }
 Tensor Tensor::erf() const {
-  const Tensor f = is_float(dtype()) ? *this : cast(DType::WeakFloat);
-  return widened(f, [](const Tensor& x) { return erf_parts(x, false); });
+  return in_weak_float(*this, [](const Tensor& x) { return erf_parts(x, false); });
 }
 
 // ---- activations
@@ -273,8 +281,7 @@ Tensor Tensor::clamp(const std::optional<Tensor>& min, const std::optional<Tenso
 }
 Tensor Tensor::relu6() const { return clamp(0, 6); }
 Tensor Tensor::sigmoid() const {
-  const Tensor f = is_float(dtype()) ? *this : cast(DType::WeakFloat);
-  return widened(f, [](const Tensor& x) {
+  return in_weak_float(*this, [](const Tensor& x) {
     // exp(-|x|) never overflows, so neither does the gradient.
     const Tensor below = x.lt(0);
     const Tensor e = (below.where(x, x.neg()) * std::numbers::log2e).exp2(), r = (e + 1.0).reciprocal();
@@ -282,7 +289,7 @@ Tensor Tensor::sigmoid() const {
   });
 }
 Tensor Tensor::softplus(double beta) const {
-  return widened(to_float_dtype(*this), [&](const Tensor& x) {
+  return in_float(*this, [&](const Tensor& x) {
     const Tensor t = x * beta;
     const Tensor r = t.relu() + log1p(t.gt(0).where(t.neg(), t).exp());
     return beta == 1 ? r : r * (1 / beta);
@@ -307,8 +314,7 @@ Tensor Tensor::selu(double alpha, double gamma) const { return elu(alpha) * gamm
 Tensor Tensor::gelu(std::string_view approximate) const {
   WHIT_USER(approximate == "tanh" || approximate == "none", Value, "[gelu] approximate '{}'; expected 'tanh' or 'none'",
             approximate);
-  const Tensor f = to_float_dtype(*this);
-  return widened(f, [&](const Tensor& x) {
+  return in_float(*this, [&](const Tensor& x) {
     if (approximate == "none") return x * (erf_parts(x * (-1 / std::numbers::sqrt2), true) * 0.5);
     const Tensor gate = ((x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi)).tanh();
     return x * ((gate + 1.0) * 0.5);
