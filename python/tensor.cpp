@@ -108,7 +108,9 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
       .def_prop_ro("shape", [](const Tensor& x) { return to_tuple(x.shape()); })
       .def_prop_ro("max_shape", [](const Tensor& x) { return to_tuple(x.shape()); })
       .def_prop_ro("dtype", [](const Tensor& x) { return dtype_object(x.dtype()); })
-      .def_prop_ro("device", [](const Tensor& x) { return device_object(x.devices()); })
+      .def_prop_ro(
+          "device", [](const Tensor& x) { return device_object(x.devices()); },
+          nb::for_getter(nb::sig("def device(self) -> str | tuple[str, ...] | None")))
       .def_prop_ro("ndim", [](const Tensor& x) { return x.ndim(); })
       .def_prop_ro("T", [](const Tensor& x) { return x.T(); })
       .def("numel", &Tensor::numel)

@@ -194,53 +194,57 @@ class Ops(enum.IntEnum):
 
     UNWINDOW = 50
 
-    STACK = 51
+    SHARD = 51
 
-    GATHER = 52
+    UNSHARD = 52
 
-    SCATTER = 53
+    STACK = 53
 
-    REDUCE = 54
+    GATHER = 54
 
-    STORE = 55
+    SCATTER = 55
 
-    AFTER = 56
+    REDUCE = 56
 
-    INDEX = 57
+    STORE = 57
 
-    LOAD = 58
+    AFTER = 58
 
-    STAGE = 59
+    INDEX = 59
 
-    VEC = 60
+    LOAD = 60
 
-    LANE = 61
+    STAGE = 61
 
-    FOLD = 62
+    VEC = 62
 
-    END = 63
+    LANE = 63
 
-    IF = 64
+    FOLD = 64
 
-    ENDIF = 65
+    END = 65
 
-    ENDRANGE = 66
+    IF = 66
 
-    SINK = 67
+    ENDIF = 67
 
-    CALL = 68
+    ENDRANGE = 68
 
-    TUPLE = 69
+    SINK = 69
 
-    GETTUPLE = 70
+    CALL = 70
 
-    LINEAR = 71
+    TUPLE = 71
 
-    SOURCE = 72
+    GETTUPLE = 72
 
-    BINARY = 73
+    LINEAR = 73
 
-    PROGRAM = 74
+    SOURCE = 74
+
+    BINARY = 75
+
+    PROGRAM = 76
 
 def op_group(arg: Ops, /) -> str: ...
 
@@ -599,7 +603,7 @@ class Tensor:
     def dtype(self) -> DType: ...
 
     @property
-    def device(self) -> str | None: ...
+    def device(self) -> str | tuple[str, ...] | None: ...
 
     @property
     def ndim(self) -> builtins.int: ...
@@ -674,6 +678,10 @@ class Tensor:
     def contiguous_backward(self) -> Tensor: ...
 
     def to(self, device: object | None) -> Tensor: ...
+
+    def shard(self, devices: object, axis: builtins.int | None = None) -> Tensor: ...
+
+    def shard_like(self, y: Tensor) -> Tensor: ...
 
     @staticmethod
     def zeros(*shape, device: object | None = None, dtype: object | None = None, buffer: builtins.bool = True, requires_grad: object | None = None) -> Tensor: ...
@@ -1471,3 +1479,13 @@ class TinyJit:
     def captured(self) -> object: ...
 
 def is_capturing() -> bool: ...
+
+def is_tracing() -> bool: ...
+
+def vmap(arg0: Callable, arg1: object, arg2: Sequence[int | None], arg3: Sequence[int], /) -> tuple[Tensor, ...]: ...
+
+def jvp(arg0: Callable, arg1: object, arg2: object, /) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]: ...
+
+def vjp(arg0: Callable, arg1: object, /) -> tuple: ...
+
+def jacobian(arg0: Callable, arg1: object, /) -> list: ...
