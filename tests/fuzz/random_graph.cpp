@@ -614,7 +614,7 @@ std::vector<Op> reachable_ops() {
   std::vector<Op> ops;
   for (int i = 0; i < kNumOps; ++i) {
     const Op op = static_cast<Op>(i);
-    const bool left_out = op == Op::MulAcc;  // only a rule makes it
+    const bool left_out = OpSet{Op::MulAcc, Op::Shard, Op::Unshard}.has(op);  // of a rule; of several devices
     if ((is_elementwise(op) || is_movement(op)) && !left_out) ops.push_back(op);
   }
   for (const Op op : {Op::Const, Op::Lanes, Op::Contiguous, Op::ContiguousBackward, Op::Detach, Op::Reduce, Op::Reduce,

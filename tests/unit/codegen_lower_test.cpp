@@ -130,7 +130,7 @@ TEST(Lower, OutputsOfANestAreOnePartOfTheLaunch) {
   const UOp rr[] = {r};
   const UOp sum = reduce(at(buf(2, 100), r), "add", rr);  // serves all lanes
   const UOp k = sink({put(buf(0, 16), i, at(buf(0, 16), i) - at(buf(1, 16), i) * sum, {i}),
-                      put(buf(1, 16), i, at(buf(1, 16), i) * 0.5 + sum, {i})});
+                      put(buf(1, 16), i, at(buf(1, 16), i) * constant(DType::Float32, 0.5) + sum, {i})});
   EXPECT_EQ(ProgramInfo::of(lower_kernel(k, testing::test_target())).extent, 1);
 }
 
