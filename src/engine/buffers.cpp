@@ -50,6 +50,9 @@ UOp buffer_below(const UOp& view) {
   return n->op == Op::Buffer ? UOp(n) : UOp();
 }
 
+bool is_view(const Node* n) {
+  return (is_movement(n->op) && n->op != Op::Stack) || n->op == Op::Detach || n->op == Op::ContiguousBackward;
+}
 bool is_buffer_view(const UOp& u) { return memory_of(u.node())->op == Op::Buffer; }
 const Node* memory_of(const Node* n) {
   while (n->op == Op::Reshape || n->op == Op::Unshard) n = n->src()[0];

@@ -29,6 +29,8 @@ std::vector<std::byte> read_bytes(const UOp& view);
 UOp buffer_below(const UOp& view);
 /// True for a BUFFER, maybe below RESHAPEs and UNSHARDs: a value that needs no computing.
 bool is_buffer_view(const UOp& u);
+/// True for movement ops of one source, and for those that only pass a value through.
+bool is_view(const Node* n);
 /// What is below RESHAPEs and UNSHARDs.
 const Node* memory_of(const Node* n);
 

@@ -108,8 +108,14 @@ struct Capture::Impl final : Recorder {
     overwritten.push_back(before);
     if (outer) outer->record_written(node, before);
   }
-  bool is_input(const Buffer& b) const override {
-    return std::find(inputs.begin(), inputs.end(), &b) != inputs.end() || (outer && outer->is_input(b));
+  bool is_input(const Buffer& b) const override { return number_of_input(&b) >= 0 || (outer && outer->is_input(b)); }
+  // The first with this memory; -1 for none.
+  int32_t number_of_input(const Buffer* b) const {
+    const auto at = std::find(inputs.begin(), inputs.end(), b);
+    return at == inputs.end() ? -1 : static_cast<int32_t>(at - inputs.begin());
+  }
+  bool was_made(const Buffer* b) const {
+    return std::any_of(made.begin(), made.end(), [&](const NewBuffer& m) { return m.buffer.get() == b; });
   }
   void close() {
     if (open) current_recorder() = outer;
@@ -183,29 +189,22 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
   WHIT_USER(!impl_->calls.empty(), Jit, "[jit] nothing was run in the capture, so there is nothing to replay");
   auto g = std::make_unique<CapturedGraph::Impl>();
   g->facts = impl_->facts;
-  const std::vector<const Buffer*>& inputs = impl_->inputs;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    g->same_as.push_back(static_cast<int32_t>(std::find(inputs.begin(), inputs.end(), inputs[i]) - inputs.begin()));
-  g->input_written.assign(inputs.size(), 0);
-  g->input_handles.assign(inputs.size(), nullptr);
-  g->input_places.resize(inputs.size());
+  for (const Buffer* b : impl_->inputs) g->same_as.push_back(impl_->number_of_input(b));
+  g->input_written.assign(g->facts.size(), 0);
+  g->input_handles.assign(g->facts.size(), nullptr);
+  g->input_places.resize(g->facts.size());
 
   // Results.
   std::unordered_map<const Buffer*, int32_t> made_number;
-  const auto was_made = [&](const Buffer* b) {
-    return std::any_of(impl_->made.begin(), impl_->made.end(), [&](const auto& m) { return m.buffer.get() == b; });
-  };
   for (size_t i = 0; i < outputs.size(); ++i) {
     const UOp view = view_of(outputs[i]);
     WHIT_USER(view, Jit, "[jit] output {} is not realised", i);
     const UOp node = buffer_below(view);
     const BufferPtr memory = buffer_of(node);
-    Output o{Output::Kind::Fixed, -1, {}, outputs[i].shape()};
-    const auto in = std::find(inputs.begin(), inputs.end(), memory.get());
-    if (in != inputs.end()) {
+    Output o{Output::Kind::Fixed, impl_->number_of_input(memory.get()), {}, outputs[i].shape()};
+    if (o.number >= 0) {
       o.kind = Output::Kind::Input;
-      o.number = static_cast<int32_t>(in - inputs.begin());
-    } else if (was_made(memory.get())) {
+    } else if (impl_->was_made(memory.get())) {
       o.kind = Output::Kind::Made;
       const auto [it, fresh] = made_number.try_emplace(memory.get(), static_cast<int32_t>(g->made.size()));
       if (fresh) {
@@ -259,21 +258,16 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
       g->has_copies = true;
     }
     for (const BoundArg& a : c.args) {
-      Slot s{Slot::Kind::Fixed};
-      s.n_bytes = a.n_bytes;
-      s.is_written = a.is_written;
+      Slot s{Slot::Kind::Fixed, 0, impl_->number_of_input(a.buffer.get()), a.offset, a.n_bytes, a.is_written};
       const uint32_t place = static_cast<uint32_t>(g->handles.size());
-      const auto in = std::find(inputs.begin(), inputs.end(), a.buffer.get());
       const auto out = made_number.find(a.buffer.get());
       if (a.offset >= 0) {
         s.kind = Slot::Kind::Arena;
         s.device = device_id(a.buffer->device_name());
-        s.offset = a.offset;
         int64_t& n = arena_bytes[s.device];
         n = std::max(n, a.offset + a.n_bytes);
-      } else if (in != inputs.end()) {
+      } else if (s.number >= 0) {
         s.kind = Slot::Kind::Input;
-        s.number = static_cast<int32_t>(in - inputs.begin());
         g->input_places[static_cast<size_t>(s.number)].push_back(place);
         if (a.is_written) g->input_written[static_cast<size_t>(s.number)] = 1;
         g->any_input_written |= a.is_written;
@@ -296,16 +290,14 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
   g->written.erase(std::unique(g->written.begin(), g->written.end()), g->written.end());
   for (const UOp& node : impl_->written) {
     const BufferPtr memory = buffer_of(buffer_parts(node)[0]);
-    if (fixed_number.contains(memory.get()) && !was_made(memory.get())) g->states.push_back({node, 0});
+    if (fixed_number.contains(memory.get()) && !impl_->was_made(memory.get())) g->states.push_back({node, 0});
   }
   impl_->written.clear();
   impl_->calls.clear();
   impl_->made.clear();
   for (auto& s : g->states) s.n_refs = s.node->refs.load();
-  for (const auto& [device, n] : arena_bytes) {
-    if (n == 0) continue;
-    g->arenas[device] = Buffer::make(std::string(device_name(device)), n);
-  }
+  for (const auto& [device, n] : arena_bytes)
+    if (n > 0) g->arenas[device] = Buffer::make(std::string(device_name(device)), n);
   for (size_t i = 0; i < g->slots.size(); ++i) {
     const Slot& s = g->slots[i];
     if (s.kind == Slot::Kind::Input || (s.kind == Slot::Kind::Arena && s.n_bytes == 0)) continue;

@@ -59,17 +59,12 @@ UOp memory_view(const UOp& u, const std::unordered_map<const Node*, UOp>& replac
   return at;
 }
 
-bool is_view(const Node* n) {
-  return (is_movement(n->op) && n->op != Op::Stack) || n->op == Op::Detach || n->op == Op::ContiguousBackward;
-}
-
 // What is in memory already, or null.
 UOp in_memory(const UOp& u) {
   const UOp v(skip_identities(u.node()));
   if (is_buffer_view(v)) return v;
   const UOp where = realized(v);
-  if (where && is_buffer_view(where)) return where;
-  return {};
+  return where && is_buffer_view(where) ? where : UOp();
 }
 
 // Graphs of one device each, for graphs that may be on several.
@@ -112,8 +107,6 @@ Spread spread(std::span<const UOp> given, bool is_moved) {
   return s;
 }
 
-BufferPtr make_memory(const ScheduleBuffer& b) { return make_buffer(b.dtype, b.n_elems, device_name(b.device)); }
-
 void print_schedule(const BoundSchedule& bound, double ms) {
   const Schedule& s = *bound.schedule;
   if (flag::DEBUG() < 1 || (s.calls.size() < 2 && flag::DEBUG() < 3)) return;
@@ -135,10 +128,8 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> 
   std::vector<ExecutablePtr> programs = compile_all(jobs);
 
   std::unordered_map<uint16_t, BufferPtr> arenas;
-  for (const Arena& a : s.arenas) {
-    if (a.n_bytes == 0) continue;
-    arenas[a.device] = Buffer::make(std::string(device_name(a.device)), a.n_bytes);
-  }
+  for (const Arena& a : s.arenas)
+    if (a.n_bytes > 0) arenas[a.device] = Buffer::make(std::string(device_name(a.device)), a.n_bytes);
   std::vector<BufferPtr> outputs(static_cast<size_t>(s.n_outputs));
   std::vector<BoundArg> args(s.buffers.size());
   Recorder* const recorder = current_recorder();
@@ -150,13 +141,12 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> 
     BoundArg& a = args[i];
     a.n_bytes = b.n_elems * n_bytes(b.dtype);
     if (b.kind == ScheduleBuffer::Kind::Input) {
-      const UOp& node = bound.inputs[static_cast<size_t>(b.slot)];
-      a.buffer = buffer_of(node);
+      a.buffer = buffer_of(bound.inputs[static_cast<size_t>(b.slot)]);
     } else if (b.kind == ScheduleBuffer::Kind::Temp && b.offset >= 0) {
       a.buffer = arenas.at(b.device);
       a.offset = b.offset;
     } else {
-      a.buffer = make_memory(b);
+      a.buffer = make_buffer(b.dtype, b.n_elems, device_name(b.device));
       if (b.kind == ScheduleBuffer::Kind::Output) outputs[static_cast<size_t>(b.slot)] = a.buffer;
       if (recorder) recorder->record_output(a.buffer, is_state[i] != 0);
     }

@@ -12,8 +12,6 @@ UOp storage_param(DType dtype, int64_t n_elems) {
   return param(0, dtype, dims);
 }
 
-bool is_view_op(Op op) { return (kViews | OpSet{Op::Shard, Op::Unshard, Op::Detach}).has(op); }
-
 namespace {
 
 // Rebuilds the linear chain over another base; `drop_detach` gives a chain that a store can write through.

@@ -32,8 +32,6 @@ class Storage {
 
 /// The PARAM that stands for a state of `n_elems` elements.
 UOp storage_param(DType dtype, int64_t n_elems);
-/// True for the ops that a view may be made of: movement without PAD, WINDOW, STACK; and DETACH.
-bool is_view_op(Op op);
 /// How many elements of a state a view shows, on each device.
 int64_t shown_elems(const UOp& chain);
 /// `chain` with its PARAM replaced by `state`.

@@ -8,13 +8,6 @@
 #include "schedule/multi.h"
 
 namespace whit::engine {
-namespace {
-
-bool is_view(const Node* n) {
-  return (is_movement(n->op) && n->op != Op::Stack) || n->op == Op::Detach || n->op == Op::ContiguousBackward;
-}
-
-}  // namespace
 
 StorePlan plan_stores(std::span<const UOp> roots) {
   StorePlan plan;

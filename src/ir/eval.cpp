@@ -132,14 +132,18 @@ int64_t float_to_int64(double v) {
   return static_cast<int64_t>(v);
 }
 
+// A float that is of the dtype already.
+Scalar float_of(DType dtype, double v) {
+  Scalar r;
+  r.dtype = dtype;
+  r.f = v;
+  return r;
+}
+
 Scalar cast_scalar(DType to, const Scalar& x) {
   if (to == DType::Bool) return Scalar::of(to, static_cast<int64_t>(x.truthy()));
-  if (is_float(to)) {
-    Scalar r;
-    r.dtype = to;
-    r.f = is_float(x.dtype) ? round_to(to, x.f) : int_to_float(to, x.dtype == DType::UInt64, x.i);
-    return r;
-  }
+  if (is_float(to))
+    return float_of(to, is_float(x.dtype) ? round_to(to, x.f) : int_to_float(to, x.dtype == DType::UInt64, x.i));
   return Scalar::of(to, is_float(x.dtype) ? float_to_int64(x.f) : x.i);
 }
 
@@ -161,14 +165,6 @@ double mulacc(DType dtype, double x, double y, double z) {
     return static_cast<double>(std::fmaf(static_cast<float>(x), static_cast<float>(y), static_cast<float>(z)));
   if (n_bytes(dtype) >= 8) return std::fma(x, y, z);
   return odd_sum(x * y, z);  // the product of two narrow floats is exact
-}
-
-// A float result. NaNs that an operation makes are canonical, so that equal constants are equal nodes everywhere.
-Scalar float_result(DType dtype, double v) {
-  Scalar r;
-  r.dtype = dtype;
-  r.f = std::isnan(v) ? kNaN : round_to(dtype, v);
-  return r;
 }
 
 [[noreturn]] void no_such_op(Op op, DType dtype) {
@@ -357,20 +353,14 @@ int64_t wrap_to(DType dtype, int64_t v) {
 }
 
 Scalar Scalar::of(DType dt, double v) {
-  if (!is_float(dt)) return of(dt, float_to_int64(v));
-  Scalar r;
-  r.dtype = dt;
-  r.f = round_to(dt, v);
-  return r;
+  return is_float(dt) ? float_of(dt, round_to(dt, v)) : of(dt, float_to_int64(v));
 }
 
 Scalar Scalar::of(DType dt, int64_t v) {
+  if (is_float(dt)) return float_of(dt, int_to_float(dt, false, v));
   Scalar r;
   r.dtype = dt;
-  if (is_float(dt))
-    r.f = int_to_float(dt, false, v);
-  else
-    r.i = wrap_to(dt, v);
+  r.i = wrap_to(dt, v);
   return r;
 }
 
@@ -404,11 +394,12 @@ Scalar eval_scalar(Op op, DType dtype, std::span<const Scalar> src) {
   }
   if (!is_float(dtype)) return Scalar::of(dtype, eval_int(op, dtype, src));
   if (op == Op::Neg) {
-    Scalar r = src[0];
-    r.f = dtype == DType::Fp8E4M3FNUZ || dtype == DType::Fp8E5M2FNUZ ? round_to(dtype, -r.f) : -r.f;
-    return r;
+    const bool no_minus_zero = dtype == DType::Fp8E4M3FNUZ || dtype == DType::Fp8E5M2FNUZ;
+    return float_of(dtype, no_minus_zero ? round_to(dtype, -src[0].f) : -src[0].f);
   }
-  return float_result(dtype, eval_float(op, dtype, src));
+  // NaNs that an operation makes are canonical, so that equal constants are equal nodes everywhere.
+  const double v = eval_float(op, dtype, src);
+  return float_of(dtype, std::isnan(v) ? kNaN : round_to(dtype, v));
 }
 
 Op monoid_op(std::string_view monoid) {
@@ -466,18 +457,11 @@ Scalar read_element(DType dtype, const void* base, int64_t i) {
     std::memcpy(&v, static_cast<const char*>(base) + i * static_cast<int64_t>(sizeof(v)), sizeof(v));
     return v;
   });
-  Scalar r;
-  r.dtype = dtype;
-  if (!is_float(dtype)) {
-    r.i = wrap_to(dtype, static_cast<int64_t>(bits));
-  } else if (n_bytes(dtype) >= 8) {
-    r.f = std::bit_cast<double>(bits);
-  } else {
-    const float v = std::bit_cast<float>(static_cast<uint32_t>(bits));
-    const bool is_number = dtype == DType::Float32 && !std::isnan(v);
-    r.f = is_number ? static_cast<double>(v) : decode(format_of(dtype), static_cast<uint32_t>(bits));
-  }
-  return r;
+  if (!is_float(dtype)) return Scalar::of(dtype, static_cast<int64_t>(bits));
+  if (n_bytes(dtype) >= 8) return float_of(dtype, std::bit_cast<double>(bits));
+  const float v = std::bit_cast<float>(static_cast<uint32_t>(bits));
+  const bool is_number = dtype == DType::Float32 && !std::isnan(v);
+  return float_of(dtype, is_number ? static_cast<double>(v) : decode(format_of(dtype), static_cast<uint32_t>(bits)));
 }
 
 void write_element(DType dtype, void* base, int64_t i, const Scalar& v) {

@@ -114,6 +114,14 @@ Value read_memory(DType dtype, const Shape& shape, const void* raw) {
   return v;
 }
 
+// The elements as they lie in memory, and at least one byte.
+std::vector<std::byte> bytes_of(const Value& v) {
+  std::vector<std::byte> bytes(std::max<size_t>(1, static_cast<size_t>(v.shape.numel() * element_bytes(v.dtype))));
+  for_each_element(
+      v, [&](int64_t i, const Walk& at) { write_element(v.dtype, bytes.data(), i, v.scalar(at.position())); });
+  return bytes;
+}
+
 // A movement op with shape `out`.
 Value move(const Node* n, const Value& x) {
   const auto a = n->arg.as_ints();
@@ -194,14 +202,6 @@ Value elementwise(const Node* n, std::span<const Value> src) {
     e = element_of(eval_scalar(n->op, n->dtype, std::span<const Scalar>(scalars, src.size())));
   }
   return out;
-}
-
-Value bitcast(const Node* n, const Value& x) {
-  const Value in = contiguous(x);
-  std::vector<std::byte> bytes(in.data->size() * static_cast<size_t>(element_bytes(x.dtype)));
-  for (size_t i = 0; i < in.data->size(); ++i)
-    write_element(x.dtype, bytes.data(), static_cast<int64_t>(i), in.scalar(static_cast<int64_t>(i)));
-  return read_memory(n->dtype, n->shape, bytes.data());
 }
 
 Value reduce(const Node* n, const Value& x) {
@@ -381,12 +381,7 @@ class Evaluator {
     Target target{n, nullptr, {}};
     if (frame->bases.contains(n)) {
       std::vector<std::byte>& own = frame->own_memory[n];
-      if (own.empty()) {
-        const Value v = contiguous(value(*frame, n));
-        own.resize(v.data->size() * static_cast<size_t>(element_bytes(n->dtype)) + 1);
-        for (size_t i = 0; i < v.data->size(); ++i)
-          write_element(n->dtype, own.data(), static_cast<int64_t>(i), v.scalar(static_cast<int64_t>(i)));
-      }
+      if (own.empty()) own = bytes_of(value(*frame, n));
       target.raw = own.data();
     } else if (n->op == Op::Buffer || n->op == Op::Param) {
       target.raw = memory(n);
@@ -473,7 +468,7 @@ class Evaluator {
           return frame.caller->values.at(bound);
         return {read_memory(n->dtype, n->shape, memory(n))};
       case Op::Bitcast:
-        return {bitcast(n, value(frame, src[0]))};
+        return {read_memory(n->dtype, n->shape, bytes_of(value(frame, src[0])).data())};
       case Op::Contiguous:
       case Op::ContiguousBackward:
       case Op::Detach:
@@ -529,11 +524,8 @@ std::vector<HostTensor> evaluate_tensor(std::span<const UOp> roots, const HostIn
       out.emplace_back();
       continue;
     }
-    HostTensor t{v.dtype, v.shape, {}};
-    t.bytes.resize(static_cast<size_t>(v.shape.numel() * element_bytes(v.dtype)));
-    for_each_element(
-        v, [&](int64_t i, const Walk& at) { write_element(v.dtype, t.bytes.data(), i, v.scalar(at.position())); });
-    out.push_back(std::move(t));
+    out.push_back({v.dtype, v.shape, bytes_of(v)});
+    out.back().bytes.resize(static_cast<size_t>(v.shape.numel() * element_bytes(v.dtype)));
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/block_pool.h"
+#include "base/text.h"
 #include "ir/remake.h"
 
 namespace whit {
@@ -48,10 +49,13 @@ struct alignas(64) Shard {
   size_t mask() const { return slots.size() - 1; }
 
   void insert(uint64_t hash, const Node* n) {
-    if (++n_live * 4 > slots.size() * 3) grow();
-    size_t i = hash & mask();
-    while (slots[i].node) i = (i + 1) & mask();
-    slots[i] = {hash, n};
+    if (++n_live * 4 > slots.size() * 3) {
+      std::vector<Slot> old(slots.size() * 2);
+      old.swap(slots);
+      for (const Slot& s : old)
+        if (s.node) place(s);
+    }
+    place({hash, n});
   }
 
   void erase(const Node* n) {
@@ -72,15 +76,10 @@ struct alignas(64) Shard {
   }
 
  private:
-  void grow() {
-    std::vector<Slot> old(slots.size() * 2);
-    old.swap(slots);
-    for (const Slot& s : old) {
-      if (!s.node) continue;
-      size_t i = s.hash & mask();
-      while (slots[i].node) i = (i + 1) & mask();
-      slots[i] = s;
-    }
+  void place(const Slot& s) {
+    size_t i = s.hash & mask();
+    while (slots[i].node) i = (i + 1) & mask();
+    slots[i] = s;
   }
 };
 constexpr int kShardBits = 6;
@@ -249,12 +248,7 @@ std::string_view device_name(uint16_t id) {
 std::vector<uint16_t> devices_of(uint16_t device) {
   if (!is_multi(device)) return {device};
   std::vector<uint16_t> out;
-  const std::string_view names = device_name(device);
-  for (size_t at = 0; at <= names.size();) {
-    const size_t comma = std::min(names.find(',', at), names.size());
-    out.push_back(device_id(names.substr(at, comma - at)));
-    at = comma + 1;
-  }
+  for (const std::string& part : split(device_name(device), ',')) out.push_back(device_id(part));
   return out;
 }
 
@@ -348,9 +342,8 @@ std::vector<UOp> UOp::srcs() const {
 }
 
 bool UOp::depends_on(const UOp& range) const {
-  for (const Node* r : ranges())
-    if (r == range.node()) return true;
-  return false;
+  const auto all = ranges();
+  return std::find(all.begin(), all.end(), range.node()) != all.end();
 }
 
 UOp UOp::with_src(std::span<const UOp> src) const {

@@ -1,9 +1,10 @@
-// Every row of kRules says which ops it speaks about, at which levels, and what must be true of such a node; the first
-// row that fails names itself in the error. Which ops a level has at all is the first part of the table. Only the order
+// Every row of the tables says which ops it speaks about, at which levels, and what must be true of such a node; the
+// first row that fails names itself in the error. Which ops a level has at all is the first part of the table. Only the order
 // of a LINEAR needs more than a look at one node: check_order.
 #include "ir/verify.h"
 
 #include <algorithm>
+#include <bit>
 #include <unordered_set>
 
 #include "base/flags.h"
@@ -56,7 +57,6 @@ bool sources_have_its_dtype(const Node* n) {
   return std::all_of(n->src().begin(), n->src().end(), [&](const Node* s) { return s->dtype == n->dtype; });
 }
 bool is_range(const Node* n) { return n->op == Op::Range; }
-bool integer(const Node* n) { return is_int(n->dtype); }
 
 bool known_monoid(const Arg& arg) {
   if (arg.kind() != Arg::Kind::Str) return false;
@@ -90,8 +90,7 @@ bool stores_each_element_once(const Node* after) {
   for (const Node* dep : after->src().subspan(1)) {
     if (dep->op != Op::Store) continue;
     for (const Node* n = src(dep, 0); n != src(after, 0) && n != base(src(after, 0)); n = src(n, 0)) {
-      if (n->op == Op::Pad || n->op == Op::Expand || n->op == Op::Window || n->op == Op::Unwindow || n->op == Op::Stack)
-        return false;
+      if (OpSet{Op::Pad, Op::Expand, Op::Window, Op::Unwindow, Op::Stack}.has(n->op)) return false;
       if (!is_movement(n->op) && n->op != Op::After && n->op != Op::Detach && n->op != Op::Bitcast) break;
     }
   }
@@ -106,90 +105,71 @@ struct Rule {
   const char* why;
 };
 
-constexpr Rule kRules[] = {
-    // ---- which ops there are
-    {"tensor-ops", kTensor, kAll, [](const Node* n) { return kTensorOps.has(n->op); }, "no tensor graph has this op"},
-    {"kernel-ops", kKernel, kAll, [](const Node* n) { return kKernelOps.has(n->op); }, "no kernel graph has this op"},
-    {"program-ops", kProgram, kAll, [](const Node* n) { return kProgramOps.has(n->op); }, "no LINEAR has this op"},
+// A condition on the node n.
+#define HOLDS(...) [](const Node* n) -> bool { return __VA_ARGS__; }
 
-    // ---- dtypes
-    {"effects-are-void", kAnyLevel, kEffects, [](const Node* n) { return n->dtype == DType::Void; },
+constexpr Rule kOpsAndDtypes[] = {
+    {"tensor-ops", kTensor, kAll, HOLDS(kTensorOps.has(n->op)), "no tensor graph has this op"},
+    {"kernel-ops", kKernel, kAll, HOLDS(kKernelOps.has(n->op)), "no kernel graph has this op"},
+    {"program-ops", kProgram, kAll, HOLDS(kProgramOps.has(n->op)), "no LINEAR has this op"},
+    {"effects-are-void", kAnyLevel, kEffects, HOLDS(n->dtype == DType::Void),
      "it has no value, so its dtype must be void"},
     {"values-are-not-void", kAnyLevel, kElementwise | kSameAsFirst | OpSet::between(Op::Const, Op::Scratch),
-     [](const Node* n) { return n->dtype != DType::Void; }, "it has a value, so its dtype must not be void"},
+     HOLDS(n->dtype != DType::Void), "it has a value, so its dtype must not be void"},
     {"same-dtype", kAnyLevel,
      OpSet::between(Op::Neg, Op::Trunc) | OpSet::between(Op::Add, Op::Shr) | OpSet{Op::Threefry, Op::MulAcc},
      sources_have_its_dtype, "the sources and the result must have one dtype"},
-    {"compare-dtype", kAnyLevel, kCompare,
-     [](const Node* n) { return n->dtype == DType::Bool && src(n, 0)->dtype == src(n, 1)->dtype; },
+    {"compare-dtype", kAnyLevel, kCompare, HOLDS(n->dtype == DType::Bool && src(n, 0)->dtype == src(n, 1)->dtype),
      "a comparison is a bool of two sources of one dtype"},
     {"where-dtype", kAnyLevel, Op::Where,
-     [](const Node* n) {
-       return src(n, 0)->dtype == DType::Bool && src(n, 1)->dtype == n->dtype && src(n, 2)->dtype == n->dtype;
-     },
+     HOLDS(src(n, 0)->dtype == DType::Bool && src(n, 1)->dtype == n->dtype && src(n, 2)->dtype == n->dtype),
      "the condition must be bool and both choices must have the result's dtype"},
     {"floats-only", kAnyLevel, OpSet{Op::Recip, Op::Sqrt, Op::Exp2, Op::Log2, Op::Sin, Op::Trunc, Op::Fdiv},
-     [](const Node* n) { return is_float(n->dtype); }, "it is for floats only"},
-    {"ints-only", kAnyLevel, OpSet{Op::Cdiv, Op::FloorDiv, Op::Shl, Op::Shr},
-     [](const Node* n) { return is_int(n->dtype); }, "it is for ints only"},
-    {"bits-only", kAnyLevel, OpSet{Op::And, Op::Or, Op::Xor}, [](const Node* n) { return !is_float(n->dtype); },
+     HOLDS(is_float(n->dtype)), "it is for floats only"},
+    {"ints-only", kAnyLevel, OpSet{Op::Cdiv, Op::FloorDiv, Op::Shl, Op::Shr}, HOLDS(is_int(n->dtype)),
+     "it is for ints only"},
+    {"bits-only", kAnyLevel, OpSet{Op::And, Op::Or, Op::Xor}, HOLDS(!is_float(n->dtype)),
      "it is for ints and bool only"},
-    {"no-bool", kAnyLevel, OpSet{Op::Neg, Op::Cmod, Op::FloorMod, Op::Pow},
-     [](const Node* n) { return n->dtype != DType::Bool; }, "it is not for bool"},
-    {"threefry-dtype", kAnyLevel, Op::Threefry, [](const Node* n) { return n->dtype == DType::UInt64; },
-     "it is for uint64 only"},
-    {"first-dtype", kAnyLevel, kSameAsFirst, [](const Node* n) { return n->dtype == src(n, 0)->dtype; },
+    {"no-bool", kAnyLevel, OpSet{Op::Neg, Op::Cmod, Op::FloorMod, Op::Pow}, HOLDS(n->dtype != DType::Bool),
+     "it is not for bool"},
+    {"threefry-dtype", kAnyLevel, Op::Threefry, HOLDS(n->dtype == DType::UInt64), "it is for uint64 only"},
+    {"first-dtype", kAnyLevel, kSameAsFirst, HOLDS(n->dtype == src(n, 0)->dtype),
      "it must have the dtype of its first source"},
     {"all-one-dtype", kAnyLevel, OpSet{Op::Stack, Op::Vec}, sources_have_its_dtype, "its sources must have one dtype"},
-    {"memory-dtype", kAnyLevel, OpSet{Op::Buffer, Op::Reg, Op::Scratch},
-     [](const Node* n) { return !is_weak(n->dtype); }, "storage never has a weak dtype"},
-    {"param-dtype", kKernel | kProgram, Op::Param, [](const Node* n) { return !is_weak(n->dtype); },
+    {"memory-dtype", kAnyLevel, OpSet{Op::Buffer, Op::Reg, Op::Scratch}, HOLDS(!is_weak(n->dtype)),
      "storage never has a weak dtype"},
-    {"no-weak-dtype", kProgram, kAll, [](const Node* n) { return !is_weak(n->dtype); },
-     "weak dtypes are gone in a LINEAR"},
-
-    // ---- arguments
+    {"param-dtype", kKernel | kProgram, Op::Param, HOLDS(!is_weak(n->dtype)), "storage never has a weak dtype"},
+    {"no-weak-dtype", kProgram, kAll, HOLDS(!is_weak(n->dtype)), "weak dtypes are gone in a LINEAR"},
+};
+constexpr Rule kArguments[] = {
     {"buffer-arg", kAnyLevel, Op::Buffer,
-     [](const Node* n) {
-       return is_list(n->arg, 3) && n->arg.at(0).is_int() && n->arg.at(1).kind() == Arg::Kind::Str &&
-              n->arg.int_at(2) >= 0;
-     },
+     HOLDS(is_list(n->arg, 3) && n->arg.at(0).is_int() && n->arg.at(1).kind() == Arg::Kind::Str &&
+           n->arg.int_at(2) >= 0),
      "its argument must be {id, \"device\", number of elements}"},
     {"variable-arg", kAnyLevel, Op::Variable,
-     [](const Node* n) {
-       return is_list(n->arg, 3) && n->arg.at(0).kind() == Arg::Kind::Str && n->arg.int_at(1) <= n->arg.int_at(2);
-     },
+     HOLDS(is_list(n->arg, 3) && n->arg.at(0).kind() == Arg::Kind::Str && n->arg.int_at(1) <= n->arg.int_at(2)),
      "its argument must be {\"name\", min, max} with min <= max"},
     {"range-arg", kKernel | kProgram, Op::Range,
-     [](const Node* n) {
-       return n->arg.kind() == Arg::Kind::Ints && n->arg.as_ints().size() == 3 && n->arg.int_at(1) >= 0 &&
-              n->arg.int_at(1) < kNumAxisTypes && n->arg.int_at(2) >= 0;
-     },
+     HOLDS(n->arg.kind() == Arg::Kind::Ints && n->arg.as_ints().size() == 3 && n->arg.int_at(1) >= 0 &&
+           n->arg.int_at(1) < kNumAxisTypes && n->arg.int_at(2) >= 0),
      "its argument must be [id, axis type, size]"},
-    {"monoid", kAnyLevel, Op::Reduce, [](const Node* n) { return is_list(n->arg, 1) && known_monoid(n->arg.at(0)); },
+    {"monoid", kAnyLevel, Op::Reduce, HOLDS(is_list(n->arg, 1) && known_monoid(n->arg.at(0))),
      "its monoid must be add, mul, max or min"},
-    {"fold-monoid", kAnyLevel, Op::Fold, [](const Node* n) { return known_monoid(n->arg); },
-     "its monoid must be add, mul, max or min"},
-
-    // ---- tensor graphs
-    {"reduce-axes", kTensor, Op::Reduce,
-     [](const Node* n) { return n->n_src == 1 && n->arg.as_list().size() > 1 && reduces_axes_once(n); },
+    {"fold-monoid", kAnyLevel, Op::Fold, HOLDS(known_monoid(n->arg)), "its monoid must be add, mul, max or min"},
+};
+constexpr Rule kOfTensors[] = {
+    {"reduce-axes", kTensor, Op::Reduce, HOLDS(n->n_src == 1 && n->arg.as_list().size() > 1 && reduces_axes_once(n)),
      "it must have one source and reduce axes in ascending order, each once"},
-    {"gather-index", kTensor, OpSet{Op::Gather, Op::Scatter}, [](const Node* n) { return integer(src(n, 1)); },
+    {"gather-index", kTensor, OpSet{Op::Gather, Op::Scatter}, HOLDS(is_int(src(n, 1)->dtype)),
      "its second source must be integers"},
     {"scatter-arg", kTensor, Op::Scatter,
-     [](const Node* n) {
-       return n->arg.kind() == Arg::Kind::Str && (n->arg.as_str() == "set" || n->arg.as_str() == "add") &&
-              src(n, 2)->dtype == n->dtype;
-     },
+     HOLDS(n->arg.kind() == Arg::Kind::Str && (n->arg.as_str() == "set" || n->arg.as_str() == "add") &&
+           src(n, 2)->dtype == n->dtype),
      "it must \"set\" or \"add\" values of its own dtype"},
     {"store-target", kTensor, Op::After, stores_each_element_once,
      "its STOREs must go to views of it that hold no element twice"},
     {"store-value", kTensor, Op::Store,
-     [](const Node* n) {
-       return src(n, 0)->dtype == src(n, 1)->dtype &&
-              (src(n, 1)->shape.empty() || src(n, 1)->shape == src(n, 0)->shape);
-     },
+     HOLDS(src(n, 0)->dtype == src(n, 1)->dtype && (src(n, 1)->shape.empty() || src(n, 1)->shape == src(n, 0)->shape)),
      "the value must have the dtype and the shape of the view"},
     {"gettuple-source", kTensor, Op::GetTuple,
      [](const Node* n) {
@@ -199,66 +179,50 @@ constexpr Rule kRules[] = {
               src(t, static_cast<size_t>(n->arg.as_int()))->dtype == n->dtype;
      },
      "it must pick a result of a TUPLE and have that one's dtype"},
-
-    // ---- kernel graphs
-    {"kernel-scalars", kKernel, kAll,
-     [](const Node* n) { return n->shape.empty() || n->op == Op::Param || n->op == Op::After; },
+};
+constexpr Rule kOfKernels[] = {
+    {"kernel-scalars", kKernel, kAll, HOLDS(n->shape.empty() || n->op == Op::Param || n->op == Op::After),
      "values of a kernel have shape ()"},
-    {"kernel-range-dtype", kKernel, Op::Range, [](const Node* n) { return n->dtype == DType::WeakInt; },
+    {"kernel-range-dtype", kKernel, Op::Range, HOLDS(n->dtype == DType::WeakInt),
      "loops of a kernel graph count in weakint"},
-    {"kernel-param", kKernel | kProgram, Op::Param, [](const Node* n) { return n->shape.size() == 1; },
+    {"kernel-param", kKernel | kProgram, Op::Param, HOLDS(n->shape.size() == 1),
      "a buffer of a kernel has shape (number of elements)"},
-    {"reduce-ranges", kKernel, OpSet{Op::Reduce, Op::Stage},
-     [](const Node* n) { return n->n_src > 1 && all_src(n, 1, is_range); },
+    {"reduce-ranges", kKernel, OpSet{Op::Reduce, Op::Stage}, HOLDS(n->n_src > 1 && all_src(n, 1, is_range)),
      "what follows its value must be RANGEs, one at least"},
-    {"reduce-arg", kKernel, Op::Reduce, [](const Node* n) { return n->arg.as_list().size() == 1; },
-     "a REDUCE over ranges has no axes"},
-    {"kernel-index", kKernel, Op::Index,
-     [](const Node* n) { return base(src(n, 0))->op == Op::Param || base(src(n, 0))->op == Op::Stage; },
+    {"reduce-arg", kKernel, Op::Reduce, HOLDS(n->arg.as_list().size() == 1), "a REDUCE over ranges has no axes"},
+    {"kernel-index", kKernel, Op::Index, HOLDS(base(src(n, 0))->op == Op::Param || base(src(n, 0))->op == Op::Stage),
      "it must address a PARAM or a STAGE"},
-    {"index-dtype", kKernel, Op::Index, [](const Node* n) { return src(n, 1)->dtype == DType::WeakInt; },
-     "the index must be weakint"},
+    {"index-dtype", kKernel, Op::Index, HOLDS(src(n, 1)->dtype == DType::WeakInt), "the index must be weakint"},
     {"index-gate", kKernel | kProgram, Op::Index,
-     [](const Node* n) { return n->n_src == 2 || (n->n_src == 3 && src(n, 2)->dtype == DType::Bool); },
+     HOLDS(n->n_src == 2 || (n->n_src == 3 && src(n, 2)->dtype == DType::Bool)),
      "its third source is a gate and must be bool"},
-    {"kernel-load", kKernel, Op::Load, [](const Node* n) { return src(n, 0)->op == Op::Index; },
-     "it must read an INDEX"},
-    {"kernel-store", kKernel, Op::Store,
-     [](const Node* n) { return src(n, 0)->op == Op::Index && base(src(src(n, 0), 0))->op == Op::Param; },
+    {"kernel-load", kKernel, Op::Load, HOLDS(src(n, 0)->op == Op::Index), "it must read an INDEX"},
+    {"kernel-store", kKernel, Op::Store, HOLDS(src(n, 0)->op == Op::Index && base(src(src(n, 0), 0))->op == Op::Param),
      "it must write an INDEX of a PARAM"},
-    {"store-dtype", kKernel | kProgram, Op::Store, [](const Node* n) { return src(n, 0)->dtype == src(n, 1)->dtype; },
+    {"store-dtype", kKernel | kProgram, Op::Store, HOLDS(src(n, 0)->dtype == src(n, 1)->dtype),
      "the value must have the dtype of the memory"},
-    {"end-sources", kKernel, Op::End,
-     [](const Node* n) { return src(n, 0)->op == Op::Store && all_src(n, 1, is_range); },
+    {"end-sources", kKernel, Op::End, HOLDS(src(n, 0)->op == Op::Store && all_src(n, 1, is_range)),
      "it must end RANGEs of a STORE"},
     {"range-ids", kKernel, OpSet{Op::End, Op::Reduce, Op::Stage}, ids_differ,
      "two loops that are open at once have the same id"},
     {"sink-sources", kKernel, Op::Sink,
-     [](const Node* n) { return all_src(n, 0, [](const Node* s) { return s->op == Op::End || s->op == Op::Store; }); },
+     HOLDS(all_src(n, 0, [](const Node* s) { return s->op == Op::End || s->op == Op::Store; })),
      "the SINK of a kernel has ENDs and STOREs only"},
-    {"all-loops-end", kKernel, {Op::Sink}, [](const Node* n) { return !n->range_set; }, "a loop is never ended"},
-
-    // ---- LINEAR
-    {"program-lanes", kProgram, kAll, [](const Node* n) { return n->shape.size() <= 1; },
-     "values of a LINEAR have shape () or (lanes)"},
+    {"all-loops-end", kKernel, {Op::Sink}, HOLDS(!n->range_set), "a loop is never ended"},
+};
+constexpr Rule kOfLinears[] = {
+    {"program-lanes", kProgram, kAll, HOLDS(n->shape.size() <= 1), "values of a LINEAR have shape () or (lanes)"},
     {"program-index", kProgram, Op::Index,
-     [](const Node* n) {
-       const Op op = base(src(n, 0))->op;
-       return (op == Op::Param || op == Op::Scratch) && is_int(src(n, 1)->dtype);
-     },
+     HOLDS(OpSet{Op::Param, Op::Scratch}.has(base(src(n, 0))->op) && is_int(src(n, 1)->dtype)),
      "it must address a PARAM or a SCRATCH by integers"},
     {"program-access", kProgram, OpSet{Op::Load, Op::Store},
-     [](const Node* n) { return src(n, 0)->op == Op::Index || base(src(n, 0))->op == Op::Reg; },
-     "it must access an INDEX or a REG"},
-    {"if-dtype", kProgram, Op::If, [](const Node* n) { return src(n, 0)->dtype == DType::Bool; },
-     "its condition must be bool"},
-    {"fold-lanes", kProgram, Op::Fold,
-     [](const Node* n) {
-       const int64_t lanes = src(n, 0)->shape.numel();
-       return lanes > 0 && (lanes & (lanes - 1)) == 0;
-     },
+     HOLDS(src(n, 0)->op == Op::Index || base(src(n, 0))->op == Op::Reg), "it must access an INDEX or a REG"},
+    {"if-dtype", kProgram, Op::If, HOLDS(src(n, 0)->dtype == DType::Bool), "its condition must be bool"},
+    {"fold-lanes", kProgram, Op::Fold, HOLDS(std::has_single_bit(static_cast<uint64_t>(src(n, 0)->shape.numel()))),
      "the number of lanes must be a power of two"},
 };
+#undef HOLDS
+constexpr std::span<const Rule> kRules[] = {kOpsAndDtypes, kArguments, kOfTensors, kOfKernels, kOfLinears};
 
 const char* level_name(Level level) {
   return level == Level::Tensor ? "a tensor graph" : level == Level::Kernel ? "a kernel graph" : "a LINEAR";
@@ -348,9 +312,10 @@ std::string find_illegal(const UOp& root, Level level) {
   for (const Node* n : order) {
     number_of.emplace(n, static_cast<int64_t>(number_of.size()));
     if (!ours.contains(n)) continue;
-    for (const Rule& rule : kRules)
-      if ((rule.levels & static_cast<uint8_t>(level)) && rule.ops.has(n->op) && !rule.ok(n))
-        return report(n, fmt::format("{} [{}]", rule.why, rule.name));
+    for (const std::span<const Rule> rules : kRules)
+      for (const Rule& rule : rules)
+        if ((rule.levels & static_cast<uint8_t>(level)) && rule.ops.has(n->op) && !rule.ok(n))
+          return report(n, fmt::format("{} [{}]", rule.why, rule.name));
   }
   if (level == Level::Program) {
     for (const Node* n : order) {

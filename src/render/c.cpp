@@ -331,7 +331,7 @@ class CWriter final : public Writer {
     declare_family(n->dtype, a.lanes);
     const bool is_bool = n->dtype == DType::Bool;
     if (a.storage->op == Op::Reg) return define(n, base_of(a.storage));
-    if (a.lanes > 0 && (!a.contiguous || (a.gate && lanes_of(a.gate) > 0))) {
+    if (a.lane_by_lane()) {
       std::string e = lane_element(a);
       if (is_bool) e = fmt::format("-({} != 0)", e);
       if (a.gate) e = fmt::format("{}[l] ? {} : 0", operand(a.gate, a.lanes), e);
@@ -352,7 +352,7 @@ class CWriter final : public Writer {
     const std::string value = operand(v, a.lanes);
     const bool is_bool = v->dtype == DType::Bool;
     if (a.storage->op == Op::Reg) return line("{} = {};", base_of(a.storage), value);
-    if (a.lanes > 0 && (!a.contiguous || (a.gate && lanes_of(a.gate) > 0)))
+    if (a.lane_by_lane())
       return line("for (int l = 0; l < {}; ++l) {}{} = {}[l]{};", a.lanes,
                   a.gate ? fmt::format("if ({}[l]) ", operand(a.gate, a.lanes)) : "", lane_element(a), value,
                   is_bool ? " != 0" : "");

@@ -424,33 +424,35 @@ class LlvmWriter final : public Writer {
     line("{} = getelementptr {}, ptr {}, {} {}", d, element, base, type, at);
     return d;
   }
-  static std::string mask_type(int64_t lanes) { return fmt::format("<{} x i1>", lanes); }
-  std::string mask_of(const Access& a) {
-    return a.gate ? operand(a.gate, a.lanes) : splat(DType::Bool, a.lanes, "true");
+  // What is called for an access lane by lane: to the addresses that `at` holds, or to those from `at` on.
+  std::string masked(const Access& a, const char* by_addresses, const char* by_row, DType dt, const std::string& at,
+                     const std::string& first, const std::string& last) {
+    const std::string mask = a.gate ? operand(a.gate, a.lanes) : splat(DType::Bool, a.lanes, "true");
+    const std::string lanes = a.contiguous ? "" : fmt::format("v{}", a.lanes);
+    return fmt::format("@llvm.masked.{}.{}.{}p0({}{} {}, i32 {}, {} {}{}){}", a.contiguous ? by_row : by_addresses,
+                       suffix_of(dt == DType::Bool ? DType::Int8 : dt, a.lanes), lanes, first,
+                       vector_of("ptr", a.contiguous ? 0 : a.lanes), at, element_bytes(dt),
+                       type_of(DType::Bool, a.lanes), mask, last, scope(a.storage));
+  }
+
+  std::string alignment(const Access& a, DType dt) const {
+    return a.storage->op == Op::Reg ? "" : fmt::format(", align {}{}", element_bytes(dt), scope(a.storage));
   }
 
   void load(const Node* n, const Access& a) override {
     const bool is_reg = a.storage->op == Op::Reg;
     const std::string type = is_reg ? type_of(n->dtype, a.lanes) : memory_type(n->dtype, a.lanes);
-    const int align = element_bytes(n->dtype);
     std::string at = address(a, n->dtype), d = fresh("v");
-    if (a.lanes > 0 && !a.contiguous) {
-      line("{} = call {} @llvm.masked.gather.{}.v{}p0({} {}, i32 {}, {} {}, {} zeroinitializer){}", d, type,
-           memory_suffix(n->dtype, a.lanes), a.lanes, vector_of("ptr", a.lanes), at, align, mask_type(a.lanes),
-           mask_of(a), type, scope(a.storage));
-    } else if (a.gate && lanes_of(a.gate) > 0) {
-      line("{} = call {} @llvm.masked.load.{}.p0(ptr {}, i32 {}, {} {}, {} zeroinitializer){}", d, type,
-           memory_suffix(n->dtype, a.lanes), at, align, mask_type(a.lanes), mask_of(a), type, scope(a.storage));
+    if (a.lane_by_lane()) {
+      line("{} = call {} {}", d, type,
+           masked(a, "gather", "load", n->dtype, at, "", fmt::format(", {} zeroinitializer", type)));
     } else {
       if (a.gate) at = line_into("select i1 {}, ptr {}, ptr @zeros", operand(a.gate, 0), at);
-      line("{} = load {}, ptr {}{}{}", d, type, at, is_reg ? "" : fmt::format(", align {}", align), scope(a.storage));
+      line("{} = load {}, ptr {}{}", d, type, at, alignment(a, n->dtype));
     }
     if (n->dtype == DType::Bool && !is_reg)
       d = line_into("icmp ne {} {}, {}", type, d, splat(DType::Int8, a.lanes, "0"));
     bind(n, d);
-  }
-  static std::string memory_suffix(DType dt, int64_t lanes) {
-    return suffix_of(dt == DType::Bool ? DType::Int8 : dt, lanes);
   }
 
   void store(const Node* n, const Access& a) override {
@@ -462,25 +464,15 @@ class LlvmWriter final : public Writer {
       value = line_into("zext {} {} to {}", type, value, memory_type(v->dtype, a.lanes));
       type = memory_type(v->dtype, a.lanes);
     }
-    const int align = element_bytes(v->dtype);
     const std::string at = address(a, v->dtype);
-    if (a.lanes > 0 && !a.contiguous) {
-      line("call void @llvm.masked.scatter.{}.v{}p0({} {}, {} {}, i32 {}, {} {}){}", memory_suffix(v->dtype, a.lanes),
-           a.lanes, type, value, vector_of("ptr", a.lanes), at, align, mask_type(a.lanes), mask_of(a),
-           scope(a.storage));
-      return;
-    }
-    if (a.gate && lanes_of(a.gate) > 0) {
-      line("call void @llvm.masked.store.{}.p0({} {}, ptr {}, i32 {}, {} {}){}", memory_suffix(v->dtype, a.lanes), type,
-           value, at, align, mask_type(a.lanes), mask_of(a), scope(a.storage));
-      return;
-    }
+    if (a.lane_by_lane())
+      return line("call void {}", masked(a, "scatter", "store", v->dtype, at, fmt::format("{} {}, ", type, value), ""));
     const std::string text = a.gate ? fresh("g").substr(1) : "";
     if (a.gate) {
       line("br i1 {}, label %{}.then, label %{}.done", operand(a.gate, 0), text, text);
       label(text + ".then");
     }
-    line("store {} {}, ptr {}{}{}", type, value, at, is_reg ? "" : fmt::format(", align {}", align), scope(a.storage));
+    line("store {} {}, ptr {}{}", type, value, at, alignment(a, v->dtype));
     if (a.gate) {
       line("br label %{}.done", text);
       label(text + ".done");
@@ -502,19 +494,14 @@ class LlvmWriter final : public Writer {
   }
   // Float to int saturates to int64 first, whatever the width.
   std::string cast_text(DType from, DType to, int64_t lanes, const std::string& v) override {
-    const std::string type = type_of(from, lanes), result = type_of(to, lanes);
-    const bool from_float = is_float(from), to_float = is_float(to);
+    const std::string type = type_of(from, lanes);
+    const bool from_float = is_float(from), to_float = is_float(to), same_width = bit_width(from) == bit_width(to);
+    const bool grows = bit_width(from) < bit_width(to), is_natural = is_unsigned(from) || from == DType::Bool;
     if (to == DType::Bool)
       return line_into("{} {} {}, {}", from_float ? "fcmp une" : "icmp ne", type, v,
                        splat(from, lanes, literal_of_bits(from, 0)));
-    if (from_float && to_float) {
-      if (from == to) return v;
-      return line_into("{} {} {} to {}", bit_width(from) < bit_width(to) ? "fpext" : "fptrunc", type, v, result);
-    }
-    if (to_float)
-      return line_into("{} {} {} to {}", is_unsigned(from) || from == DType::Bool ? "uitofp" : "sitofp", type, v,
-                       result);
-    if (from_float) {
+    if (from == to || (same_width && !from_float && !to_float)) return v;
+    if (from_float && !to_float) {
       RowText text;
       text.dest = fresh("v");
       text.dtype = from;
@@ -525,14 +512,14 @@ class LlvmWriter final : public Writer {
       text.operand[1] = splat(from, lanes, fmt::format("0x{:016X}", bits));
       text.operand[2] = splat(from, lanes, fmt::format("0x{:016X}", bits | uint64_t{1} << 63));
       lines(kToInt64, text);
-      const std::string wide = text.dest;
-      return cast_text(DType::Int64, to, lanes, wide);
+      return cast_text(DType::Int64, to, lanes, text.dest);
     }
-    if (bit_width(from) == bit_width(to)) return v;
-    const char* how = bit_width(from) > bit_width(to)            ? "trunc"
-                      : is_unsigned(from) || from == DType::Bool ? "zext"
-                                                                 : "sext";
-    return line_into("{} {} {} to {}", how, type, v, result);
+    const char* how = from_float   ? (grows ? "fpext" : "fptrunc")
+                      : to_float   ? (is_natural ? "uitofp" : "sitofp")
+                      : !grows     ? "trunc"
+                      : is_natural ? "zext"
+                                   : "sext";
+    return line_into("{} {} {} to {}", how, type, v, type_of(to, lanes));
   }
 
   // Bools are one bit here but a byte that is 0 or 1 in memory.

@@ -36,6 +36,8 @@ struct Access {
   const Node* gate = nullptr;   ///< null when there is none
   int64_t lanes = 0;            ///< of the value moved; 0 for a scalar
   bool contiguous = false;      ///< lanes lie side by side from a scalar index
+  /// Each lane has an address or a condition of its own.
+  bool lane_by_lane() const { return lanes > 0 && (!contiguous || (gate && lanes_of(gate) > 0)); }
 };
 Access access_of(const Node* load_or_store);
 

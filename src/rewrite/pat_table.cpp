@@ -62,34 +62,20 @@ OpSet ops_of(const PatNode& a) {
   }
 }
 
-Pat sub_pattern(const PatNode* a) {
-  Pat r;
-  for (const PatNode* end = skip(a); a != end; ++a) r.node[r.len++] = *a;
-  return r;
+void append(Pat& to, const PatNode* first, const PatNode* last) {
+  for (; first != last; ++first) to.node[to.len++] = *first;
 }
 
-// The pattern with its node number `at` changed: operands swapped, or a cast put around it.
+// The pattern with the operands of its node number `at` swapped.
 Pat swapped(const Pat& a, unsigned at) {
   Pat r;
-  for (unsigned s = 0; s <= at; ++s) r.node[r.len++] = a.node[s];
-  const PatNode* first = a.node + at + 1;
-  const PatNode* second = skip(first);
-  const PatNode* end = skip(second);
-  r.append(sub_pattern(second));
-  r.append(sub_pattern(first));
-  for (; end != a.node + a.len; ++end) r.node[r.len++] = *end;
-  return r;
-}
-Pat with_cast(const Pat& a, unsigned at) {
-  Pat r;
-  for (unsigned s = 0; s < at; ++s) r.node[r.len++] = a.node[s];
-  if (a.len == Pat::kMaxNodes) pat::pattern_error("a pattern with maybe_cast has more than 12 nodes");
-  PatNode c;
-  c.kind = PatKind::Node;
-  c.ops = Op::Cast;
-  c.n_src = 1;
-  r.node[r.len++] = c;
-  for (unsigned s = at; s < a.len; ++s) r.node[r.len++] = a.node[s];
+  const PatNode* const first = a.node + at + 1;
+  const PatNode* const second = skip(first);
+  const PatNode* const end = skip(second);
+  append(r, a.node, first);
+  append(r, second, end);
+  append(r, first, second);
+  append(r, end, a.node + a.len);
   return r;
 }
 
@@ -152,20 +138,15 @@ std::vector<Pat> expand_variants(const Pat& a) {
     Pat t = work.back();
     work.pop_back();
     unsigned at = 0;
-    while (at < t.len && !t.node[at].has(PatNode::kComm | PatNode::kMaybeCast)) ++at;
+    while (at < t.len && !t.node[at].has(PatNode::kComm)) ++at;
     if (at == t.len) {
       done.push_back(t);
       if (done.size() > 4) pat::pattern_error("a pattern stands for more than 4 variants");
       continue;
     }
-    if (t.node[at].has(PatNode::kComm)) {
-      t.node[at].flags &= static_cast<uint8_t>(~PatNode::kComm);
-      if (t.node[at].n_src != 2) pat::pattern_error("comm() is for ops of two sources");
-      work.push_back(swapped(t, at));
-    } else {
-      t.node[at].flags &= static_cast<uint8_t>(~PatNode::kMaybeCast);
-      work.push_back(with_cast(t, at));
-    }
+    t.node[at].flags &= static_cast<uint8_t>(~PatNode::kComm);
+    if (t.node[at].n_src != 2) pat::pattern_error("comm() is for ops of two sources");
+    work.push_back(swapped(t, at));
     work.push_back(t);
   }
   return done;

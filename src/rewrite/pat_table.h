@@ -1,6 +1,6 @@
 // PatTable: the matcher that all tables share. Rows in order; the first that matches and is accepted wins.
 //
-// How it works. Each row's pattern is expanded (comm, maybe_cast) to at most four plain ones. Entries are kept by root
+// How it works. Each row's pattern is expanded (comm) to at most four plain ones. Entries are kept by root
 // op; each has the set of ops that source 0 and source 1 may have and the dtypes of the root. For a (op, op of source
 // 0, op of source 1, dtype) the list of entries that can match is computed once and remembered, so the usual look-up
 // reads one word, and the match itself runs over 32-byte nodes.

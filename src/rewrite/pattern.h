@@ -51,8 +51,6 @@ inline constexpr Var f{11, kFloats}, g{12, kFloats}, h{13, kFloats};
 inline constexpr Var p{14, kBool}, q{15, kBool}, r{16, kBool};
 inline constexpr ConstVar c0{17}, c1{18}, c2{19}, c3{20};
 inline constexpr AnyConstVar d0{21}, d1{22}, d2{23};
-/// "x", "c0": what a slot is called in pattern texts.
-const char* slot_name(uint8_t slot);
 
 enum class PatKind : uint8_t { Any, Const, AnyConst, IntLit, FloatLit, Node };
 
@@ -64,7 +62,7 @@ struct PatNode {
   uint8_t slot = kNoSlot;
   uint8_t n_src = 0;
   uint8_t flags = 0;
-  static constexpr uint8_t kRest = 1, kAll = 2, kComm = 4, kMaybeCast = 8, kFold = 16;
+  static constexpr uint8_t kRest = 1, kAll = 2, kComm = 4, kFold = 8;
   constexpr bool has(uint8_t flag) const { return (flags & flag) != 0; }
 };
 
@@ -192,8 +190,6 @@ constexpr Pat bind(Var name, const Pat& a) {
 }
 /// Either order of the two operands: two entries when the set is built.
 constexpr Pat comm(const Pat& a) { return a.with_flag(PatNode::kComm); }
-/// `a`, or a cast of `a`: two entries when the set is built.
-constexpr Pat maybe_cast(const Pat& a) { return a.with_flag(PatNode::kMaybeCast); }
 /// The node may have further sources after the ones given.
 constexpr Pat rest(const Pat& a) { return a.with_flag(PatNode::kRest); }
 /// A node of `ops`, all sources (any number, also none) of which match `each`. No captures in `each`.
@@ -203,8 +199,6 @@ constexpr Pat fold(const Pat& a) { return a.with_flag(PatNode::kFold); }
 
 /// What follows the tree at `a`.
 const PatNode* skip(const PatNode* a);
-/// The pattern as text, in the notation of this header.
-std::string to_string(const Pat& a);
 
 }  // namespace pat
 

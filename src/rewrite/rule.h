@@ -51,7 +51,7 @@ constexpr void check_result(const Pat& lhs, const Pat& rhs) {
     const pat::PatNode& t = rhs.node[s];
     if (t.kind == pat::PatKind::Node) {
       if (t.slot != pat::kNoSlot) pat::pattern_error("a result uses bind()");
-      if ((t.flags & ~pat::PatNode::kFold) != 0) pat::pattern_error("a result uses comm, rest, all or maybe_cast");
+      if ((t.flags & ~pat::PatNode::kFold) != 0) pat::pattern_error("a result uses comm, rest or all");
     } else if (t.slot != pat::kNoSlot && (bound >> t.slot & 1) == 0) {
       pat::pattern_error("a result uses a capture that the pattern does not bind");
     }

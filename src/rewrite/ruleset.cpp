@@ -83,9 +83,7 @@ UOp build(const PatNode* a, const Match& m, DType expected) {
   const std::span<const UOp> srcs(src, a->n_src);
   if (op == Op::Cast && !a->has(PatNode::kFold)) return cast(src[0], m.root->dtype);
   if (op == Op::Cast) return fold_op(op, m.root->dtype, srcs);
-  if (a->has(PatNode::kFold)) {
-    return fold_op(op, is_comparison(op) ? DType::Bool : dtype, srcs);
-  }
+  if (a->has(PatNode::kFold)) return fold_op(op, is_comparison(op) ? DType::Bool : dtype, srcs);
   return alu(op, srcs);
 }
 

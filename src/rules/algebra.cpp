@@ -136,10 +136,7 @@ constexpr Rule kFloatRules[] = {
 
 }  // namespace
 
-const RuleSet& rules::algebra() {
-  static const RuleSet set =
-      RuleSet("algebra", kConstants) + RuleSet("algebra", kIntRules) + RuleSet("algebra", kFloatRules);
-  return set;
-}
+WHIT_RULE_SET(rules::algebra,
+              RuleSet("algebra", kConstants) + RuleSet("algebra", kIntRules) + RuleSet("algebra", kFloatRules))
 
 }  // namespace whit

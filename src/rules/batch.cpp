@@ -59,17 +59,16 @@ UOp elementwise(const Row& r) {
   return same_arg(r, src);
 }
 
-UOp unary(const Row& r) { return same_arg(r, r.src); }
+UOp with_arg(const Row& r, const Arg& arg) { return UOp::make(r.node.op(), r.node.dtype(), r.src, arg); }
+UOp unary(const Row& r) { return with_arg(r, r.node.arg()); }
 
 // ---- movement: the first axis stays what it is
-UOp with_dims(const Row& r) {
-  return UOp::make(r.node.op(), r.node.dtype(), r.src, Arg(with_front(r.n, r.node.arg().as_ints())));
-}
+UOp with_dims(const Row& r) { return with_arg(r, with_front(r.n, r.node.arg().as_ints())); }
 UOp with_pair(const Row& r, int64_t begin, int64_t end) {
   Dims arg{begin, end};
   const auto old = r.node.arg().as_ints();
   arg.append(old.begin(), old.end());
-  return UOp::make(r.node.op(), r.node.dtype(), r.src, Arg(arg));
+  return with_arg(r, arg);
 }
 UOp pad_row(const Row& r) { return with_pair(r, 0, 0); }
 UOp shrink_row(const Row& r) { return with_pair(r, 0, r.n); }
@@ -78,16 +77,13 @@ Dims shifted(std::span<const int64_t> axes) {
   for (const int64_t a : axes) out.push_back(a + 1);
   return out;
 }
-UOp permute_row(const Row& r) {
-  const Dims inner = shifted(r.node.arg().as_ints());
-  return UOp::make(Op::Permute, r.node.dtype(), r.src, Arg(with_front(0, inner)));
-}
+UOp permute_row(const Row& r) { return with_arg(r, with_front(0, shifted(r.node.arg().as_ints()))); }
 UOp flip_row(const Row& r) { return flip(r.src[0], shifted(r.node.arg().as_ints())); }
 UOp window_row(const Row& r) {
   const auto old = r.node.arg().as_ints();
   Dims arg(old.begin(), old.end());
   ++arg[0];
-  return UOp::make(r.node.op(), r.node.dtype(), r.src, Arg(arg));
+  return with_arg(r, arg);
 }
 // x with axis `from` put first.
 UOp to_front(const UOp& x, int64_t from) {
@@ -96,11 +92,12 @@ UOp to_front(const UOp& x, int64_t from) {
     if (a != from) order.push_back(a);
   return permute(x, order);
 }
-UOp stack_row(const Row& r) {
+UOp tuple_row(const Row& r) {
   std::vector<UOp> src;
   for (size_t i = 0; i < r.src.size(); ++i) src.push_back(full(r, i));
-  return to_front(UOp::make(Op::Stack, r.node.dtype(), src), 1);
+  return same_arg(r, src);
 }
+UOp stack_row(const Row& r) { return to_front(tuple_row(r), 1); }
 UOp reduce_row(const Row& r) {
   Dims axes;
   for (size_t i = 1; i < r.node.arg().as_list().size(); ++i) axes.push_back(r.node.arg().int_at(i) + 1);
@@ -156,38 +153,33 @@ UOp after_row(const Row& r) {
   return is_memory ? state_of(state, r.n) : state;
 }
 
-UOp tuple_row(const Row& r) {
-  std::vector<UOp> src;
-  for (size_t i = 0; i < r.src.size(); ++i) src.push_back(full(r, i));
-  return UOp::make(Op::Tuple, DType::Void, src);
-}
 UOp call_row(const Row& r);
 
+constexpr struct {
+  OpSet ops;
+  RowFn fn;
+} kTable[] = {
+    {OpSet{Op::Reshape, Op::Expand}, with_dims},
+    {Op::Permute, permute_row},
+    {Op::Pad, pad_row},
+    {Op::Shrink, shrink_row},
+    {Op::Flip, flip_row},
+    {OpSet{Op::Window, Op::Unwindow}, window_row},
+    {Op::Stack, stack_row},
+    {Op::Gather, gather_row},
+    {Op::Scatter, scatter_row},
+    {Op::Reduce, reduce_row},
+    {OpSet{Op::Contiguous, Op::ContiguousBackward, Op::Detach, Op::Copy, Op::Bitcast, Op::GetTuple}, unary},
+    {Op::Store, store_row},
+    {Op::After, after_row},
+    {Op::Tuple, tuple_row},
+    {Op::Call, call_row},
+    {kElementwise, elementwise},  // after those that have a row of their own
+};
 RowFn row_of(Op op) {
-  struct Entry {
-    Op op;
-    RowFn fn;
-  };
-  static const auto table = [] {
-    std::array<RowFn, 256> t{};
-    static constexpr Entry entries[] = {
-        {Op::Reshape, with_dims},   {Op::Expand, with_dims},
-        {Op::Permute, permute_row}, {Op::Pad, pad_row},
-        {Op::Shrink, shrink_row},   {Op::Flip, flip_row},
-        {Op::Window, window_row},   {Op::Unwindow, window_row},
-        {Op::Stack, stack_row},     {Op::Gather, gather_row},
-        {Op::Scatter, scatter_row}, {Op::Reduce, reduce_row},
-        {Op::Contiguous, unary},    {Op::ContiguousBackward, unary},
-        {Op::Detach, unary},        {Op::Copy, unary},
-        {Op::Bitcast, unary},       {Op::Store, store_row},
-        {Op::After, after_row},     {Op::Tuple, tuple_row},
-        {Op::GetTuple, unary},      {Op::Call, call_row},
-    };
-    for (const Entry& e : entries) t[static_cast<size_t>(e.op)] = e.fn;
-    return t;
-  }();
-  const RowFn fn = table[static_cast<size_t>(op)];
-  return fn || !is_elementwise(op) ? fn : elementwise;
+  for (const auto& [ops, fn] : kTable)
+    if (ops.has(op)) return fn;
+  return nullptr;
 }
 
 int64_t buffer_id(const Node* n) { return n->arg.int_at(0); }

@@ -36,9 +36,6 @@ constexpr Rule kCastRules[] = {
 
 }  // namespace
 
-const RuleSet& rules::cast() {
-  static const RuleSet set("cast", kCastRules);
-  return set;
-}
+WHIT_RULE_SET(rules::cast, "cast", kCastRules)
 
 }  // namespace whit

@@ -6,62 +6,53 @@
 #include "base/flags.h"
 #include "base/text.h"
 #include "ir/build.h"
+#include "ir/remake.h"
 #include "rules/decompose_tables.h"
 
 namespace whit {
 namespace {
 
-const RuleSet& all_tables() {
-  static const RuleSet all =
-      rules::decompose_narrow() + rules::decompose_int() + rules::decompose_math() + rules::decompose_trig();
-  return all;
-}
+WHIT_RULE_SET(all_tables,
+              rules::decompose_narrow() + rules::decompose_int() + rules::decompose_math() + rules::decompose_trig())
 
 DType strong(DType dt) { return dt == DType::WeakInt ? DType::Int64 : dt == DType::WeakFloat ? DType::Float64 : dt; }
 
 // A cast choice between two weak constants: the choice between their casts.
-UOp choice_of_constants(const Node* n, const std::unordered_map<const Node*, UOp>& made) {
+UOp choice_of_constants(const Node* n, const Remade& made) {
   if (n->op != Op::Cast || n->src()[0]->op != Op::Where || n->src()[0]->dtype != DType::WeakFloat) return {};
   const Node* w = n->src()[0];
   for (const size_t arm : {1, 2})
     if (w->src()[arm]->op != Op::Const || w->src()[arm]->arg.is_invalid()) return {};
   const auto arm = [&](size_t i) { return constant(n->dtype, w->src()[i]->arg.to_double()); };
-  return is_float(n->dtype) && !is_weak(n->dtype) ? where(made.at(w->src()[0]), arm(1), arm(2)) : UOp();
+  return is_float(n->dtype) && !is_weak(n->dtype) ? where(made.of(w->src()[0]), arm(1), arm(2)) : UOp();
 }
 
 // Weak dtypes become strong: the index type is an int64, and weak floats have the precision of a float64 as they have in
 // constants.
 UOp strengthen(const UOp& root) {
-  std::unordered_map<const Node*, UOp> made;
+  Remade made;
   std::unordered_set<const Node*> gone;  // casts that are their source now: a list must not have that twice
-  std::vector<UOp> src;
-  bool any = false;
   for (const Node* n : toposort(root)) {
-    src.clear();
-    bool changed = is_weak(n->dtype);
-    for (const Node* s : n->src()) {
-      if (n->op == Op::Linear && gone.contains(s)) {
-        changed = true;
-        continue;
-      }
-      src.push_back(made.at(s));
-      changed |= src.back().node() != s;
+    std::vector<UOp>& src = made.src(n);
+    if (n->op == Op::Linear && !gone.empty()) {
+      src.clear();
+      for (const Node* s : n->src())
+        if (!gone.contains(s)) src.push_back(made.of(s));
     }
-    any |= changed;
-    if (const UOp choice = choice_of_constants(n, made)) {
-      made[n] = choice;
-    } else if (!changed) {
-      made[n] = UOp(n);
+    if (UOp choice = choice_of_constants(n, made)) {
+      made.set(n, std::move(choice));
     } else if (n->op == Op::Const && !n->arg.is_invalid() && n->dtype == DType::WeakFloat) {
-      made[n] = constant(DType::Float64, n->arg.to_double());
+      made.set(n, constant(DType::Float64, n->arg.to_double()));
     } else if (n->op == Op::Cast && src[0].dtype() == strong(n->dtype)) {
-      made[n] = src[0];
+      made.set(n, src[0]);
       gone.insert(n);
-    } else {
-      made[n] = UOp::make(n->op, strong(n->dtype), src, n->arg);
+    } else if (is_weak(n->dtype)) {
+      made.set(n, UOp::make(n->op, strong(n->dtype), src, n->arg));
+    } else if (UOp over = UOp(n).with_src(src); over.node() != n) {
+      made.set(n, std::move(over));
     }
   }
-  return any ? made.at(root.node()) : root;
+  return made.of(root.node());
 }
 
 // Each item of a list is rewritten, and what is new in it is listed right before it. Requirements:

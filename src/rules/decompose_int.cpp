@@ -117,9 +117,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-const RuleSet& rules::decompose_int() {
-  static const RuleSet set("decompose-int", kRules);
-  return set;
-}
+WHIT_RULE_SET(rules::decompose_int, "decompose-int", kRules)
 
 }  // namespace whit

@@ -168,13 +168,10 @@ UOp lower_logistic(const Match& at, RuleCtx& cx) {
   const UOp rest = fma(-quotient, low, fma(-quotient, sum, one));
   return where(lt(sum, const_like(e, HUGE_VAL)), fma(quotient, rest, quotient), quotient);
 }
-UOp lower_exp2(const Match& at, RuleCtx& cx) {
+template <UOp (*make)(const Format&, const UOp&)>
+UOp lower(const Match& at, RuleCtx& cx) {
   const Format* const fmt = format_of(at.root->dtype);
-  return !fmt || has_op(at, cx) ? UOp() : exp2_of(*fmt, at[f]);
-}
-UOp lower_log2(const Match& at, RuleCtx& cx) {
-  const Format* const fmt = format_of(at.root->dtype);
-  return !fmt || has_op(at, cx) ? UOp() : log2_of(*fmt, at[f]);
+  return !fmt || has_op(at, cx) ? UOp() : make(*fmt, at[f]);
 }
 UOp lower_pow(const Match& at, RuleCtx& cx) {
   return at.root->dtype != DType::Float32 || has_op(at, cx) ? UOp() : pow_f32(at[f], at[g]);
@@ -183,16 +180,13 @@ UOp lower_pow(const Match& at, RuleCtx& cx) {
 constexpr Rule kRules[] = {
     rule_fn("logistic", recip(bind(g, exp2(f* d0)) + 1.0), lower_logistic).grows("it is more accurate"),
     rule_fn("exp", exp2(f* d0), lower_exp).grows(kTarget),
-    rule_fn("exp2", exp2(f), lower_exp2).grows(kTarget),
-    rule_fn("log2", log2(f), lower_log2).grows(kTarget),
+    rule_fn("exp2", exp2(f), lower<exp2_of>).grows(kTarget),
+    rule_fn("log2", log2(f), lower<log2_of>).grows(kTarget),
     rule_fn("pow", pow(f, g), lower_pow).grows(kTarget),
 };
 
 }  // namespace
 
-const RuleSet& rules::decompose_math() {
-  static const RuleSet set("decompose-math", kRules);
-  return set;
-}
+WHIT_RULE_SET(rules::decompose_math, "decompose-math", kRules)
 
 }  // namespace whit

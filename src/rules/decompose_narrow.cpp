@@ -5,6 +5,7 @@
 // MULACC) is rounded to odd first, which keeps the second rounding right. Subnormal numbers and NaN are kept.
 #include <cmath>
 
+#include "ir/eval.h"
 #include "rules/decompose_build.h"
 
 namespace whit {
@@ -169,9 +170,7 @@ UOp mulacc_through_f64(const Match& at, RuleCtx& cx) {
 UOp lower_fold(const Match& at, RuleCtx& cx) {
   const UOp a = at[f];
   if (cx.as<const Caps>().has_arith(a.dtype())) return {};
-  const std::string_view monoid =
-      at.root->arg.kind() == Arg::Kind::Str ? at.root->arg.as_str() : at.root->arg.at(0).as_str();
-  const Op join = monoid == "add" ? Op::Add : monoid == "mul" ? Op::Mul : monoid == "max" ? Op::Max : Op::Min;
+  const Op join = monoid_op(at.root->arg.as_str());
   std::vector<UOp> lanes;
   for (int64_t i = 0; i < a.shape()[0]; ++i) lanes.push_back(UOp::make(Op::Lane, a.dtype(), {a}, Arg(i)));
   for (; lanes.size() > 1; lanes.resize(lanes.size() / 2))
@@ -191,9 +190,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-const RuleSet& rules::decompose_narrow() {
-  static const RuleSet set("decompose-narrow", kRules);
-  return set;
-}
+WHIT_RULE_SET(rules::decompose_narrow, "decompose-narrow", kRules)
 
 }  // namespace whit

@@ -160,9 +160,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-const RuleSet& rules::decompose_trig() {
-  static const RuleSet set("decompose-trig", kRules);
-  return set;
-}
+WHIT_RULE_SET(rules::decompose_trig, "decompose-trig", kRules)
 
 }  // namespace whit

@@ -72,10 +72,8 @@ std::optional<Fact> fact_of(const UOp& clause) {
   size_t n_negative = 0;
   for (const auto& t : d.terms) n_negative += t.factor < 0;
   if (2 * n_negative > d.terms.size() || (2 * n_negative == d.terms.size() && d.terms[0].factor < 0)) {
-    Linear minus;
-    minus.add(d, -1);
-    if (!minus.ok) return {};
-    d = minus;
+    d = negative(d);
+    if (!d.ok) return {};
     const int64_t lo = fact.lo;
     fact.lo = -fact.hi;
     fact.hi = lo == INT64_MIN ? INT64_MAX : -lo;
@@ -110,10 +108,7 @@ UOp variable(int64_t number, int64_t lo, int64_t hi) {
   return UOp::make(Op::Variable, DType::WeakInt, {}, Arg::list({Arg(fmt::format("\x01{}", number)), lo, hi}));
 }
 
-const RuleSet& plain_rules() {
-  static const RuleSet set = rules::algebra() + rules::index() + rules::cast() + RuleSet("gate", kLogic);
-  return set;
-}
+WHIT_RULE_SET(plain_rules, rules::algebra() + rules::index() + rules::cast() + RuleSet("gate", kLogic))
 
 // Divisions weigh more than other nodes.
 int64_t cost(const UOp& u) {
@@ -255,9 +250,6 @@ UOp given(const UOp& expr, const UOp& condition) {
   return out;
 }
 
-const RuleSet& rules::gate() {
-  static const RuleSet set = RuleSet("gate", kLogic) + RuleSet("gate", kGates);
-  return set;
-}
+WHIT_RULE_SET(rules::gate, RuleSet("gate", kLogic) + RuleSet("gate", kGates))
 
 }  // namespace whit

@@ -30,7 +30,6 @@ UOp num(const UOp& like, double v) { return constant(like.dtype(), v); }
 bool is_one(const UOp& u) { return u.is_const() && is_float(u.dtype()) && u.arg().to_double() == 1.0; }
 UOp times(const UOp& a, const UOp& b) { return is_one(a) ? b : is_one(b) ? a : a * b; }
 UOp divided(const UOp& a, const UOp& b) { return alu(Op::Fdiv, {a, b}); }
-UOp select(const UOp& c, const UOp& x, const UOp& y) { return where(c, x, y); }
 UOp eq(const UOp& a, const UOp& b) { return alu(Op::CmpEq, {a, b}); }
 UOp is_nan(const UOp& a) { return alu(Op::CmpNe, {a, a}); }
 
@@ -74,16 +73,16 @@ Grads copy_row(const UOp& n, const UOp& g) {
 }
 Grads where_row(const UOp& n, const UOp& g) {
   const UOp c = n.src(0), zero = num(n, 0.0);
-  return {{}, select(c, g, zero), select(c, zero, g)};
+  return {{}, where(c, g, zero), where(c, zero, g)};
 }
 
 // Ties share; a NaN operand is the result, so it gets all.
 Grads extreme(const UOp& n, const UOp& g, bool largest) {
   const UOp x = n.src(0), y = n.src(1), zero = num(n, 0.0);
-  const UOp tie = select(eq(x, y), times(g, num(n, 0.5)), zero);
+  const UOp tie = where(eq(x, y), times(g, num(n, 0.5)), zero);
   const UOp x_wins = (largest ? lt(y, x) : lt(x, y)) | is_nan(x);
   const UOp y_wins = ((largest ? lt(x, y) : lt(y, x)) | is_nan(y)) & logical_not(is_nan(x));
-  return {select(x_wins, g, tie), select(y_wins, g, tie)};
+  return {where(x_wins, g, tie), where(y_wins, g, tie)};
 }
 Grads max_row(const UOp& n, const UOp& g) { return extreme(n, g, true); }
 Grads min_row(const UOp& n, const UOp& g) { return extreme(n, g, false); }
@@ -91,16 +90,16 @@ Grads min_row(const UOp& n, const UOp& g) { return extreme(n, g, false); }
 Grads pow_row(const UOp& n, const UOp& g) {
   const UOp b = n.src(0), e = n.src(1), zero = num(n, 0.0), one = num(n, 1.0);
   const UOp e_zero = eq(e, zero), b_zero = eq(b, zero);
-  const UOp safe_e = select(e_zero, one, e);
-  const UOp db = select(e_zero, zero, e * alu(Op::Pow, {b, safe_e - one}));
-  const UOp ln = alu(Op::Log2, {select(b_zero, one, b)}) * num(n, std::numbers::ln2);
-  const UOp at_zero = select(lt(e, zero), num(n, -std::numeric_limits<double>::infinity()), zero);
-  return {times(g, db), times(g, select(b_zero, at_zero, n * ln))};
+  const UOp safe_e = where(e_zero, one, e);
+  const UOp db = where(e_zero, zero, e * alu(Op::Pow, {b, safe_e - one}));
+  const UOp ln = alu(Op::Log2, {where(b_zero, one, b)}) * num(n, std::numbers::ln2);
+  const UOp at_zero = where(lt(e, zero), num(n, -std::numeric_limits<double>::infinity()), zero);
+  return {times(g, db), times(g, where(b_zero, at_zero, n * ln))};
 }
 
 UOp floor_of(const UOp& q) {
   const UOp t = alu(Op::Trunc, {q});
-  return select(lt(q, t), t - num(q, 1.0), t);
+  return where(lt(q, t), t - num(q, 1.0), t);
 }
 
 // ---- reductions
@@ -121,17 +120,17 @@ Grads reduce_row(const UOp& n, const UOp& g) {
   if (monoid == "mul") {
     // With one zero the other factors' product is the gradient of the zero; with more all is 0.
     const UOp is_zero = eq(x, zero);
-    const UOp n_zero = sum_axes(select(is_zero, one, broadcast_scalar(zero, x.shape())), axes);
-    const UOp filled = select(is_zero, one, x);
+    const UOp n_zero = sum_axes(where(is_zero, one, broadcast_scalar(zero, x.shape())), axes);
+    const UOp filled = where(is_zero, one, x);
     const UOp rest = reduce_axes(filled, "mul", axes);
     const UOp none = expand(eq(n_zero, zero), x.shape()), single = expand(eq(n_zero, one), x.shape());
-    const UOp at_zero = select(is_zero & single, expand(rest, x.shape()), zero);
+    const UOp at_zero = where(is_zero & single, expand(rest, x.shape()), zero);
     // The product of all written through `filled` keeps second derivatives where there is no zero.
-    return {times(wide_g, select(none, divided(all, filled), at_zero))};
+    return {times(wide_g, where(none, divided(all, filled), at_zero))};
   }
   const UOp hit = eq(x, all) | is_nan(x);
-  const UOp count = sum_axes(select(hit, one, broadcast_scalar(zero, x.shape())), axes);
-  return {select(hit, expand(divided(g, count), x.shape()), zero)};
+  const UOp count = sum_axes(where(hit, one, broadcast_scalar(zero, x.shape())), axes);
+  return {where(hit, expand(divided(g, count), x.shape()), zero)};
 }
 
 // ---- movement
@@ -176,7 +175,7 @@ Grads scatter_row(const UOp& n, const UOp& g) {
   Dims wide(index.shape().begin(), index.shape().end());
   while (wide.size() < src.shape().size()) wide.push_back(1);
   const UOp won = expand(shaped(eq(gather(last, index), id), wide), src.shape());
-  return {base_grad, {}, select(won, gather(g, index), num(g, 0.0))};
+  return {base_grad, {}, where(won, gather(g, index), num(g, 0.0))};
 }
 
 UOp rebuild(const UOp& chain, const UOp& from, const UOp& to) {
@@ -202,7 +201,7 @@ Grads after_row(const UOp& n, const UOp& g) {
       break;
     }
     const UOp place = transpose_chain(view, x, broadcast_scalar(const_bool(true), view.shape()));
-    rest = select(place, num(g, 0.0), rest);
+    rest = where(place, num(g, 0.0), rest);
   }
   out[0] = rest;
   return out;
@@ -315,26 +314,15 @@ UOp transpose_movement(const UOp& n, const UOp& g) {
       for (size_t i = 0; i < in.size(); ++i) inverse[static_cast<size_t>(n.arg().int_at(i))] = static_cast<int64_t>(i);
       return permuted(g, inverse);
     }
-    case Op::Pad: {
-      Dims be;
-      for (size_t i = 0; i < in.size(); ++i) {
-        be.push_back(n.arg().int_at(2 * i));
-        be.push_back(n.arg().int_at(2 * i) + in[i]);
-      }
-      return shrink(g, be);
-    }
+    case Op::Pad:
     case Op::Shrink: {
-      Dims pads;
-      for (size_t i = 0; i < in.size(); ++i) {
-        pads.push_back(n.arg().int_at(2 * i));
-        pads.push_back(in[i] - n.arg().int_at(2 * i + 1));
-      }
-      return pad(g, pads);
+      Dims pairs(n.arg().as_ints());
+      for (size_t i = 0; i < in.size(); ++i)
+        pairs[2 * i + 1] = n.op() == Op::Pad ? pairs[2 * i] + in[i] : in[i] - pairs[2 * i + 1];
+      return n.op() == Op::Pad ? shrink(g, pairs) : pad(g, pairs);
     }
-    case Op::Flip: {
-      const auto a = n.arg().as_ints();
-      return flip(g, a);
-    }
+    case Op::Flip:
+      return flip(g, n.arg().as_ints());
     case Op::Shard:
       return unshard(g, n.arg().int_at(0), n.arg().int_at(1));
     case Op::Unshard:
@@ -409,20 +397,12 @@ std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grad
   PtrMap<Node, bool> needed;
   auto is_needed = [&](const Node* n) { return needed.find(n) != nullptr; };
   for (const UOp& t : targets) needed[t.node()] = true;
-  for (const Node* n : order) {
-    if (is_needed(n) || !passes_gradient(n)) continue;
-    for (const Node* s : n->src())
-      if (is_needed(s)) {
-        needed[n] = true;
-        break;
-      }
-  }
+  for (const Node* n : order)
+    if (passes_gradient(n) && std::any_of(n->src().begin(), n->src().end(), is_needed)) needed[n] = true;
   PtrMap<Node, UOp> sums;
   std::unordered_map<const Node*, std::unordered_map<int64_t, UOp>> tuple_sums;
-  auto give = [&](const Node* to, const UOp& g) {
-    UOp& have = sums[to];
-    have = have ? have + g : g;
-  };
+  const auto add_to = [](UOp& have, const UOp& g) { have = have ? have + g : g; };
+  const auto give = [&](const Node* to, const UOp& g) { add_to(sums[to], g); };
   for (size_t i = 0; i < roots.size(); ++i) give(roots[i].node(), grads[i]);
   for (size_t i = order.size(); i-- > 0;) {
     const Node* const n = order[i];
@@ -443,12 +423,10 @@ std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grad
     const UOp g = *sum;
     if (n->op == Op::GetTuple) {
       const UOp from = node.src(0);
-      if (from.op() == Op::Tuple) {
+      if (from.op() == Op::Tuple)
         give(from.src(static_cast<size_t>(n->arg.as_int())).node(), g);
-      } else {
-        UOp& have = tuple_sums[from.node()][n->arg.as_int()];
-        have = have ? have + g : g;
-      }
+      else
+        add_to(tuple_sums[from.node()][n->arg.as_int()], g);
       continue;
     }
     const std::vector<UOp> gs = source_gradients(node, g);

@@ -51,10 +51,7 @@ constexpr Rule kIndexRules[] = {
 
 }  // namespace
 
-const RuleSet& rules::index() {
-  static const RuleSet set("index", kIndexRules);
-  return set;
-}
+WHIT_RULE_SET(rules::index, "index", kIndexRules)
 
 std::optional<int64_t> as_const(const UOp& a) {
   if (!a.is_const() || a.arg().is_invalid() || is_float(a.dtype())) return {};

@@ -87,14 +87,15 @@ std::optional<int64_t> congruent(const Linear& l, int64_t c, Linear* rest, Linea
   return {};
 }
 
-// Divisors of c, greatest first, that a factor of l suggests.
+// Divisors of c that l suggests: what all factors and c have in common, then by single factors, greatest first.
 SmallVec<int64_t, 8> suggested_divisors(const Linear& l, int64_t c) {
   SmallVec<int64_t, 8> out;
+  const int64_t common = gcd_of(l, c);
   for (const auto& t : l.terms) {
     const int64_t d = std::gcd(t.factor, c);
     if (d > 1 && d < c && std::find(out.begin(), out.end(), d) == out.end()) out.push_back(d);
   }
-  std::sort(out.begin(), out.end(), std::greater<>());
+  std::sort(out.begin(), out.end(), [&](int64_t a, int64_t b) { return b != common && (a == common || a > b); });
   return out;
 }
 
@@ -129,10 +130,6 @@ Division divide(const Linear& l, int64_t c) {
     out.times = d;
     return out;
   };
-  if (const int64_t g = gcd_of(rest, c); g > 1) {
-    out.remainder.constant = floor_remainder(rest.constant, g);
-    return divided_further(scaled_down(rest, g), g);
-  }
   for (const int64_t d : suggested_divisors(rest, c)) {
     Linear a, b;
     split_multiples(rest, d, &a, &b);
@@ -146,12 +143,7 @@ Division divide(const Linear& l, int64_t c) {
   return divided_further(rest, 1);
 }
 
-bool negate(const UOp& x, UOp* out) {
-  Linear l;
-  l.add(linear_of(x), -1);
-  *out = finished(l);
-  return static_cast<bool>(*out);
-}
+UOp negated(const UOp& x) { return finished(negative(linear_of(x))); }
 
 // Does l contain part * factor? The constant of `part` is not asked for.
 bool contains(const Linear& l, const Linear& part, int64_t factor) {
@@ -348,9 +340,8 @@ UOp linear_div(const UOp& x, int64_t c) {
   if (c == 0) return idx(0);
   if (c == 1) return x;
   if (c < 0) {
-    UOp minus;
-    if (c == INT64_MIN || !negate(x, &minus)) return {};
-    return linear_div(minus, -c);
+    const UOp minus = c == INT64_MIN ? UOp() : negated(x);
+    return minus ? linear_div(minus, -c) : UOp();
   }
   if (is_finite(x) && floor_quotient(x.vmin(), c) == floor_quotient(x.vmax(), c))
     return idx(floor_quotient(x.vmin(), c));
@@ -378,9 +369,8 @@ UOp linear_mod(const UOp& x, int64_t c) {
   if (c == 0) return x;
   if (c == 1) return idx(0);
   if (c < 0) {
-    UOp minus, out;
-    if (c == INT64_MIN || !negate(x, &minus) || !(minus = linear_mod(minus, -c)) || !negate(minus, &out)) return {};
-    return out;
+    const UOp minus = c == INT64_MIN ? UOp() : negated(x), rest = minus ? linear_mod(minus, -c) : UOp();
+    return rest ? negated(rest) : UOp();
   }
   Linear l = linear_of(x);
   if (!l.ok) return {};
@@ -435,13 +425,8 @@ UOp linear_compare(Op op, const UOp& a, const UOp& b) {
     SmallVec<Linear::Term, 8> order(d.terms);
     const auto first = std::min_element(order.begin(), order.end(),
                                         [](const auto& s, const auto& t) { return comes_before(s.node, t.node); });
-    if (first->factor < 0) {
-      Linear minus;
-      minus.add(d, -1);
-      if (!minus.ok) return {};
-      d = minus;
-    }
-    return compare_with_zero(op, d);
+    if (first->factor < 0) d = negative(d);
+    return d.ok ? compare_with_zero(op, d) : UOp();
   }
   // d < 0 with factors over g: the terms are below a limit.
   int64_t limit = ceil_quotient(-d.constant, g);
@@ -456,10 +441,8 @@ UOp linear_compare(Op op, const UOp& a, const UOp& b) {
       const int64_t c = const_int(d.terms[0].node.src(1));
       int64_t scaled;
       if (__builtin_mul_overflow(minus ? limit - 1 : limit, c, &scaled) || scaled == INT64_MAX) break;
-      Linear inner = linear_of(d.terms[0].node.src(0));
-      if (!inner.ok) break;
-      Linear next;
-      next.add(inner, minus ? -1 : 1);
+      Linear next = linear_of(d.terms[0].node.src(0));
+      if (minus) next = negative(next);
       int64_t next_limit = scaled + (minus ? 1 : 0);
       if (!next.ok || __builtin_sub_overflow(next_limit, next.constant, &next_limit) || next.terms.empty()) break;
       next.constant = 0;

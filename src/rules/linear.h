@@ -48,6 +48,11 @@ Linear scaled_down(const Linear& l, int64_t d);
 /// The greatest common divisor of c and the factors.
 int64_t gcd_of(const Linear& l, int64_t c);
 
+inline Linear negative(const Linear& l) {
+  Linear minus;
+  minus.add(l, -1);
+  return minus;
+}
 /// Flattens ADD, SUB, NEG and MUL by a constant; past kMaxSteps (heavy sharing has exponentially many paths) what is left
 /// is a term.
 Linear linear_of(const UOp& u);

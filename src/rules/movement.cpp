@@ -14,19 +14,15 @@ std::span<const int64_t> numbers(const Node* a) { return a->arg.as_ints(); }
 const Node* source(const Match& at) { return at.root->src_begin()[0]; }
 bool same_shape(const Match& at) { return at.root->shape == source(at)->shape; }
 
-UOp join_pads(const Match& at, RuleCtx&) {
+// The numbers of both ops added; those of the inner one by their numbers with the bits of `which`.
+Dims joined(const Match& at, size_t which) {
   const auto outer = numbers(at.root), inner = numbers(source(at));
   Dims both(outer.begin(), outer.end());
-  for (size_t s = 0; s < both.size(); ++s) both[s] += inner[s];
-  return pad(at[x], both);
+  for (size_t s = 0; s < both.size(); ++s) both[s] += inner[s & which];
+  return both;
 }
-
-UOp join_shrinks(const Match& at, RuleCtx&) {
-  const auto outer = numbers(at.root), inner = numbers(source(at));
-  Dims both(outer.begin(), outer.end());
-  for (size_t s = 0; s < both.size(); ++s) both[s] += inner[s & ~size_t{1}];
-  return shrink(at[x], both);
-}
+UOp join_pads(const Match& at, RuleCtx&) { return pad(at[x], joined(at, ~size_t{0})); }
+UOp join_shrinks(const Match& at, RuleCtx&) { return shrink(at[x], joined(at, ~size_t{1})); }
 
 UOp join_flips(const Match& at, RuleCtx&) {
   const auto outer = numbers(at.root), inner = numbers(source(at));
@@ -176,9 +172,6 @@ constexpr Rule kMovement[] = {
 
 }  // namespace
 
-const RuleSet& rules::movement() {
-  static const RuleSet set("movement", kMovement);
-  return set;
-}
+WHIT_RULE_SET(rules::movement, "movement", kMovement)
 
 }  // namespace whit

@@ -5,6 +5,14 @@
 
 #include "rewrite/rewrite.h"
 
+// Defines a function that gives one RuleSet, made at the first call from what follows: its name and its rows, or a sum
+// of sets.
+#define WHIT_RULE_SET(function, ...)                 \
+  const RuleSet& function() {                        \
+    static const RuleSet set = RuleSet(__VA_ARGS__); \
+    return set;                                      \
+  }
+
 namespace whit {
 namespace rules {
 

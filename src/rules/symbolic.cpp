@@ -48,15 +48,9 @@ constexpr Rule kLoops[] = {
 
 }  // namespace
 
-const RuleSet& rules::loops() {
-  static const RuleSet set("loops", kLoops);
-  return set;
-}
+WHIT_RULE_SET(rules::loops, "loops", kLoops)
 
-const RuleSet& rules::symbolic() {
-  static const RuleSet set = algebra() + index() + gate() + cast() + loops();
-  return set;
-}
+WHIT_RULE_SET(rules::symbolic, algebra() + index() + gate() + cast() + loops())
 
 std::vector<const RuleSet*> rules::tables() { return {&algebra(), &index(), &gate(), &cast(), &loops(), &movement()}; }
 

@@ -75,9 +75,8 @@ std::vector<std::string> make_command(const std::vector<std::string>& program, c
   }
   command.push_back((arch.machine == "x86_64" ? "-march=" : "-mcpu=") + arch.cpu);
   if (arch.machine == "x86_64") {
-    for (const std::string& feature : arch.features) {
+    for (const std::string& feature : arch.features)
       command.push_back((feature[0] == '+' ? "-m" : "-mno-") + feature.substr(1));
-    }
     command.emplace_back("-mprefer-vector-width=512");
   }
   return command;

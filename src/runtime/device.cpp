@@ -77,9 +77,8 @@ CodePath choose_code_path(DeviceKind& kind, const DeviceTarget& target) {
   for (const std::string& name : wanted) {
     try {
       CodePath path{kind.name, name, arch, kind.make_compiler(name, arch)};
-      if (!reasons.empty()) {
+      if (!reasons.empty())
         say_once("renderer:" + kind.name, fmt::format("{} uses the renderer {}, because{}", kind.name, name, reasons));
-      }
       return path;
     } catch (const Error& e) {
       reasons += fmt::format(" {} does not work ({})", name, e.what());

@@ -59,6 +59,18 @@ class Device {
   int ordinal_;
 };
 
+/// A device without a state of its own: its memory is an Allocator of that class, its programs are of the other one.
+template <class Memory, class Code>
+class PlainDevice final : public Device {
+ public:
+  PlainDevice(const std::string& name, const std::string& arch) : Device(name, arch) {
+    allocator_ = std::make_unique<Memory>(*this);
+  }
+  std::shared_ptr<Program> load(const KernelObject& object) override { return std::make_shared<Code>(object); }
+};
+/// How many of them there are of a kind: ordinals are separate devices over the same cores.
+constexpr int kPlainOrdinals = 64;
+
 /// A kind of device, as plug-ins add it.
 class DeviceKind {
  public:

@@ -45,11 +45,17 @@ Digest digest_of(std::string_view table, std::string_view key, std::string_view 
   return digest;
 }
 
+// The place of an entry, as the first two parameters of a statement; both must outlive its step.
+sqlite3_stmt* bind_row(sqlite3_stmt* s, std::string_view table, const Digest& row) {
+  sqlite3_bind_text(s, 1, table.data(), static_cast<int>(table.size()), SQLITE_STATIC);
+  sqlite3_bind_blob(s, 2, row.data(), static_cast<int>(row.size()), SQLITE_STATIC);
+  return s;
+}
+
 // Makes the folders above `path`. What fails shows when the file is opened.
 void make_folders(const std::string& path) {
-  for (size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
+  for (size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1))
     mkdir(path.substr(0, at).c_str(), 0700);
-  }
 }
 
 std::string default_path() {
@@ -119,9 +125,8 @@ struct DiskCache::Impl {
     // A read-only file may lie on a read-only disk, where the files of the write-ahead log cannot be made.
     const std::string uri = read_only ? "file:" + path + "?immutable=1" : path;
     const int mode = read_only ? SQLITE_OPEN_READONLY | SQLITE_OPEN_URI : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-    if (sqlite3_open_v2(uri.c_str(), &db, mode | SQLITE_OPEN_NOMUTEX, nullptr) != SQLITE_OK) {
+    if (sqlite3_open_v2(uri.c_str(), &db, mode | SQLITE_OPEN_NOMUTEX, nullptr) != SQLITE_OK)
       return give_up(path, sql_error()), false;
-    }
     sqlite3_busy_timeout(db, kBusyMs);
     if (!prepare_schema()) return give_up(path, sql_error()), false;
     if (read_only) say_once("cache:" + path, fmt::format("the cache {} is read-only: new kernels are not kept", path));
@@ -131,9 +136,8 @@ struct DiskCache::Impl {
   int64_t number(const char* sql) {
     sqlite3_stmt* stmt = nullptr;
     int64_t value = 0;
-    if (sqlite3_prepare_v2(db, sql, -1, &stmt, nullptr) == SQLITE_OK && sqlite3_step(stmt) == SQLITE_ROW) {
+    if (sqlite3_prepare_v2(db, sql, -1, &stmt, nullptr) == SQLITE_OK && sqlite3_step(stmt) == SQLITE_ROW)
       value = sqlite3_column_int64(stmt, 0);
-    }
     sqlite3_finalize(stmt);
     return value;
   }
@@ -144,9 +148,8 @@ struct DiskCache::Impl {
       if (!run("PRAGMA journal_mode=WAL") || !run("PRAGMA synchronous=NORMAL")) return false;
       // Pages are used again, so the file stops growing; what is still needed is compiled again.
       const int64_t n_pages = number("PRAGMA page_count") - number("PRAGMA freelist_count");
-      if (n_pages * number("PRAGMA page_size") > flag::CACHE_LIMIT_MB() * 1'000'000) {
+      if (n_pages * number("PRAGMA page_size") > flag::CACHE_LIMIT_MB() * 1'000'000)
         run("DROP TABLE IF EXISTS entries_v1");
-      }
       if (!run("CREATE TABLE IF NOT EXISTS entries_v1(kind TEXT, key BLOB, value BLOB, digest BLOB, "
                "PRIMARY KEY(kind, key)) WITHOUT ROWID")) {
         return false;
@@ -204,10 +207,8 @@ bool DiskCache::usable() {
 std::optional<std::string> DiskCache::find(std::string_view table, std::string_view key) {
   const std::lock_guard lock(impl_->mutex);
   if (!impl_->ready(path_)) return std::nullopt;
-  sqlite3_stmt* const s = impl_->select;
-  sqlite3_bind_text(s, 1, table.data(), static_cast<int>(table.size()), SQLITE_STATIC);
   const Digest row = digest_of(table, key, "");
-  sqlite3_bind_blob(s, 2, row.data(), static_cast<int>(row.size()), SQLITE_STATIC);
+  sqlite3_stmt* const s = bind_row(impl_->select, table, row);
   const int rc = sqlite3_step(s);
   std::optional<std::string> found;
   if (rc == SQLITE_ROW) {
@@ -232,21 +233,15 @@ void DiskCache::put(std::string_view table, std::string_view key, std::string_vi
   if (!impl_->ready(path_) || impl_->read_only) return;
   const Digest row = digest_of(table, key, "");
   const Digest digest = digest_of(table, key, value);
-  sqlite3_stmt* const s = impl_->insert;
-  sqlite3_bind_text(s, 1, table.data(), static_cast<int>(table.size()), SQLITE_STATIC);
-  sqlite3_bind_blob(s, 2, row.data(), static_cast<int>(row.size()), SQLITE_STATIC);
+  sqlite3_stmt* const s = bind_row(impl_->insert, table, row);
   sqlite3_bind_blob64(s, 3, value.data(), value.size(), SQLITE_STATIC);
   sqlite3_bind_blob(s, 4, digest.data(), static_cast<int>(digest.size()), SQLITE_STATIC);
   const int rc = sqlite3_step(s);
   const std::string error = rc == SQLITE_DONE ? "" : impl_->sql_error();
   sqlite3_reset(s);
   sqlite3_clear_bindings(s);
-  if (rc == SQLITE_FULL || rc == SQLITE_IOERR) {
-    // Reading may still work, but one failed write announces the next.
-    impl_->give_up(path_, error);
-  } else if (rc != SQLITE_DONE && rc != SQLITE_BUSY && rc != SQLITE_TOOBIG) {
-    impl_->give_up(path_, error);
-  }
+  // Reading may still work when the disk is full, but one failed write announces the next.
+  if (rc != SQLITE_DONE && rc != SQLITE_BUSY && rc != SQLITE_TOOBIG) impl_->give_up(path_, error);
 }
 
 }  // namespace whit

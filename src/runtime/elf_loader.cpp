@@ -159,12 +159,10 @@ class Linker {
           header.e_shstrndx, header.e_shnum);
     bytes(header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr), "the section table");
     sections_.resize(header.e_shnum);
-    for (size_t i = 0; i < sections_.size(); ++i) {
+    for (size_t i = 0; i < sections_.size(); ++i)
       sections_[i].header = read<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr), "a section header");
-    }
-    for (Section& s : sections_) {
+    for (Section& s : sections_)
       s.name = text_at(sections_[header.e_shstrndx].header, s.header.sh_name, "the section names");
-    }
   }
 
   // Gives every section that is needed at run time its place.
@@ -231,9 +229,7 @@ class Linker {
 
   std::string_view symbol_name(size_t i) const {
     const Elf64_Sym& s = symbols_[i];
-    if (ELF64_ST_TYPE(s.st_info) == STT_SECTION && s.st_shndx < sections_.size()) {
-      return sections_[s.st_shndx].name;
-    }
+    if (ELF64_ST_TYPE(s.st_info) == STT_SECTION && s.st_shndx < sections_.size()) return sections_[s.st_shndx].name;
     return text_at(names_, s.st_name, "the symbol names");
   }
 

@@ -88,16 +88,19 @@ std::vector<UOp> values_for(const char* op, const char* what, std::span<const Te
   return out;
 }
 
-void map_to(Replacements& map, const std::vector<UOp>& from, const std::vector<UOp>& to) {
-  for (size_t i = 0; i < from.size(); ++i) replace_tracer(map, from[i], to[i]);
-}
-
 UOp iota(int64_t n) { return Tensor::arange(0, n, 1, DType::Int64).uop(); }
 
-void check_float_outputs(const char* op, const std::vector<UOp>& outputs) {
-  for (const UOp& y : outputs)
-    WHIT_USER(is_float(y.dtype()), Runtime, "[{}] a result is {}; expected a float dtype", op, name(y.dtype()));
-}
+// The trace of a function that is to be differentiated at `x`.
+struct TraceAt : Trace {
+  std::vector<UOp> x;
+  Replacements map;  ///< the inputs by x
+
+  TraceAt(const char* op, const TensorFn& fn, const std::vector<UOp>& at) : Trace(fn, tracers_like(at)), x(at) {
+    for (const UOp& y : outputs)
+      WHIT_USER(is_float(y.dtype()), Runtime, "[{}] a result is {}; expected a float dtype", op, name(y.dtype()));
+    for (size_t i = 0; i < x.size(); ++i) replace_tracer(map, inputs[i], x[i]);
+  }
+};
 
 // The order that takes axis `from` of `rank` axes to place `to`.
 Dims moved_axis(size_t rank, int64_t from, int64_t to) {
@@ -161,22 +164,15 @@ std::vector<Tensor> vmap(const TensorFn& fn, std::span<const Tensor> inputs, con
 
 Jvp jvp(const TensorFn& fn, std::span<const Tensor> primals, std::span<const Tensor> tangents) {
   const std::vector<UOp> x = float_values("jvp", primals), v = values_for("jvp", "tangent", tangents, x);
-  const Trace trace(fn, tracers_like(x));
-  check_float_outputs("jvp", trace.outputs);
-  Replacements map;
-  map_to(map, trace.inputs, x);
-  return {replaced(trace.outputs, map), replaced(push(trace.inputs, trace.outputs, v), map)};
+  const TraceAt trace("jvp", fn, x);
+  return {replaced(trace.outputs, trace.map), replaced(push(trace.inputs, trace.outputs, v), trace.map)};
 }
 
 Vjp vjp(const TensorFn& fn, std::span<const Tensor> primals) {
-  const std::vector<UOp> x = float_values("vjp", primals);
-  const Trace trace(fn, tracers_like(x));
-  check_float_outputs("vjp", trace.outputs);
-  Replacements map;
-  map_to(map, trace.inputs, x);
-  return {replaced(trace.outputs, map), [trace, map](std::span<const Tensor> cotangents) {
+  const TraceAt trace("vjp", fn, float_values("vjp", primals));
+  return {replaced(trace.outputs, trace.map), [trace](std::span<const Tensor> cotangents) {
             const std::vector<UOp> seeds = values_for("vjp", "cotangent", cotangents, trace.outputs);
-            return replaced(pull(trace.outputs, seeds, trace.inputs), map);
+            return replaced(pull(trace.outputs, seeds, trace.inputs), trace.map);
           }};
 }
 
@@ -190,11 +186,8 @@ TensorFn grad(TensorFn fn) {
 }
 
 std::vector<std::vector<Tensor>> jacobian(const TensorFn& fn, std::span<const Tensor> inputs) {
-  const std::vector<UOp> x = float_values("jacobian", inputs);
-  const Trace trace(fn, tracers_like(x));
-  check_float_outputs("jacobian", trace.outputs);
-  Replacements map;
-  map_to(map, trace.inputs, x);
+  const TraceAt trace("jacobian", fn, float_values("jacobian", inputs));
+  const std::vector<UOp>& x = trace.x;
   int64_t n_in = 0;
   for (const UOp& u : x) n_in += u.shape().numel();
   std::vector<std::vector<Tensor>> out;
@@ -217,7 +210,7 @@ std::vector<std::vector<Tensor>> jacobian(const TensorFn& fn, std::span<const Te
       dims.append(x[i].shape().begin(), x[i].shape().end());
       row[i] = shaped(row[i], dims);
     }
-    out.push_back(replaced(row, map));
+    out.push_back(replaced(row, trace.map));
   }
   return out;
 }

@@ -152,7 +152,7 @@ class Prover {
         *out = number(dt, a->imm);
       } else {
         auto found = slots.find(a->slot);
-        if (found == slots.end()) found = slots.emplace(a->slot, fresh(dt, pat::slot_name(a->slot))).first;
+        if (found == slots.end()) found = slots.emplace(a->slot, fresh(dt, fmt::format("s{}", a->slot))).first;
         *out = found->second;
         // A name that stands for two dtypes has no single sort.
         if (!z3::eq(found->second.get_sort(), fresh(dt, "probe").get_sort())) *ok = false;

@@ -54,8 +54,6 @@ double CpuProgram::run(void* const* buffers, const int64_t* variables, const Lau
 
 namespace {
 
-constexpr int kOrdinals = 64;
-
 const char* const kProbeC =
     "void k(void* const* buffers, const long* variables, void* scratch, long first, long last) {\n"
     "  float* out = buffers[0];\n"
@@ -85,20 +83,13 @@ const char* const kProbeLlvm =
     "  ret void\n"
     "}\n";
 
-class CpuDevice : public Device {
- public:
-  CpuDevice(const std::string& name, const std::string& arch) : Device(name, arch) {
-    allocator_ = std::make_unique<HostAllocator>(*this);
-  }
-  std::shared_ptr<Program> load(const KernelObject& object) override { return std::make_shared<CpuProgram>(object); }
-};
-
 class CpuKind : public DeviceKind {
  public:
   CpuKind() : DeviceKind("CPU", "the cores of this machine") {}
-  int count() override { return kOrdinals; }
+  int count() override { return kPlainOrdinals; }
   std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
-    return std::make_unique<CpuDevice>(device_name, target.arch.empty() ? default_arch() : target.arch);
+    return std::make_unique<PlainDevice<HostAllocator, CpuProgram>>(device_name,
+                                                                    target.arch.empty() ? default_arch() : target.arch);
   }
   std::vector<std::string> renderers() const override { return {"LLVM", "C"}; }
   std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {

@@ -125,9 +125,8 @@ TargetSpec make_spec(const std::string& arch) {
               "[llvm] arch '{}': this machine is {}, so 'native' cannot be {}", arch, host_cpu_arch(), parsed.machine);
     spec.cpu = llvm::sys::getHostCPUName().str();
     // The name alone lies where a hypervisor or the system hides features.
-    for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
+    for (const auto& feature : llvm::sys::getHostCPUFeatures())
       features.push_back((feature.second ? "+" : "-") + feature.first().str());
-    }
     std::sort(features.begin(), features.end());
   } else {
     spec.cpu = parsed.cpu;

@@ -12,8 +12,6 @@
 namespace whit {
 namespace {
 
-constexpr int kOrdinals = 64;
-
 class NullAllocator : public Allocator {
  public:
   using Allocator::Allocator;
@@ -43,26 +41,16 @@ class NullAllocator : public Allocator {
 
 class NullProgram : public Program {
  public:
-  using Program::Program;
+  explicit NullProgram(const KernelObject& object) : Program(object.name, object.n_buffers, object.n_variables) {}
   double run(void* const*, const int64_t*, const LaunchSize&, bool wait) override { return wait ? 1e-9 : 0; }
-};
-
-class NullDevice : public Device {
- public:
-  NullDevice(const std::string& name, const std::string& arch) : Device(name, arch) {
-    allocator_ = std::make_unique<NullAllocator>(*this);
-  }
-  std::shared_ptr<Program> load(const KernelObject& object) override {
-    return std::make_shared<NullProgram>(object.name, object.n_buffers, object.n_variables);
-  }
 };
 
 class NullKind : public DeviceKind {
  public:
   NullKind() : DeviceKind("NULL", "no memory, runs nothing") {}
-  int count() override { return kOrdinals; }
+  int count() override { return kPlainOrdinals; }
   std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
-    return std::make_unique<NullDevice>(device_name, target.arch);
+    return std::make_unique<PlainDevice<NullAllocator, NullProgram>>(device_name, target.arch);
   }
   std::vector<std::string> renderers() const override { return {"LLVM", "C"}; }
   std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {

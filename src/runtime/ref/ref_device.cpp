@@ -12,8 +12,6 @@ namespace whit {
 namespace {
 
 std::atomic<RefRunner> ref_runner{nullptr};
-constexpr int kOrdinals = 64;
-
 class RefProgram : public Program {
  public:
   explicit RefProgram(const KernelObject& object)
@@ -30,20 +28,12 @@ class RefProgram : public Program {
   KernelObject object_;
 };
 
-class RefDevice : public Device {
- public:
-  explicit RefDevice(const std::string& name) : Device(name, "") {
-    allocator_ = std::make_unique<HostAllocator>(*this);
-  }
-  std::shared_ptr<Program> load(const KernelObject& object) override { return std::make_shared<RefProgram>(object); }
-};
-
 class RefKind : public DeviceKind {
  public:
   RefKind() : DeviceKind("REF", "the reference evaluator") {}
-  int count() override { return kOrdinals; }
-  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget&) override {
-    return std::make_unique<RefDevice>(device_name);
+  int count() override { return kPlainOrdinals; }
+  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
+    return std::make_unique<PlainDevice<HostAllocator, RefProgram>>(device_name, target.arch);
   }
   std::vector<std::string> renderers() const override { return {"REF"}; }
   std::shared_ptr<Compiler> make_compiler(const std::string&, const std::string&) override {
