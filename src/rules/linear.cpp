@@ -91,6 +91,7 @@ std::optional<int64_t> congruent(const Linear& l, int64_t c, Linear* rest, Linea
 SmallVec<int64_t, 8> suggested_divisors(const Linear& l, int64_t c) {
   SmallVec<int64_t, 8> out;
   const int64_t common = gcd_of(l, c);
+  if (common > 1) out.push_back(common);
   for (const auto& t : l.terms) {
     const int64_t d = std::gcd(t.factor, c);
     if (d > 1 && d < c && std::find(out.begin(), out.end(), d) == out.end()) out.push_back(d);
