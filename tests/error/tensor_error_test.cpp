@@ -59,7 +59,7 @@ TEST(TensorErrors, DTypes) {
   EXPECT_EQ(error_of(ErrorKind::Assertion, [&] { x.backward(); }),
             "[backward] the result has shape (2,); expected a scalar, or give `gradient`");
   EXPECT_EQ(error_of(ErrorKind::Runtime, [&] { x.bitcast(DType::Float64).bitcast(DType::WeakInt); }),
-            "[bitcast] float64 to weakint: a weak dtype has no bits");
+            "[bitcast] float64 to weakint: a weak dtype and void have no bits");
   EXPECT_EQ(error_of(ErrorKind::Runtime, [&] { Tensor(x).assign(i); }),
             "[assign] the value is int32, the target is float32");
   EXPECT_EQ(error_of(ErrorKind::Attribute, [] { dtype_by_name("bogus"); }),
