@@ -255,8 +255,7 @@ def part_conformance(args):
 
 PARTS = {
     "format": part_format, "layers": part_layers, "size": part_size, "references": part_references,
-    "tools": part_tools,
-    "build": part_build, "docs": part_docs, "gtest": part_gtest, "clang": part_clang, "asan": part_asan, "tsan": part_tsan,
+    "build": part_build, "tools": part_tools, "docs": part_docs, "gtest": part_gtest, "clang": part_clang, "asan": part_asan, "tsan": part_tsan,
     "pytest": part_pytest, "conformance": part_conformance,
 }
 
