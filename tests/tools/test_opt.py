@@ -54,7 +54,7 @@ def test_a_kernel_to_source():
     assert run(KERNEL, "verify-kernel").returncode == 0
     assert re.search(r"RANGE weakint \[\d+, 10, ", run(KERNEL, "optimize").stdout)  # AxisType 10: lanes
     assert run(KERNEL, "lower").stdout.splitlines()[-1].split()[2] == "PROGRAM"
-    assert "void twice(" in run(KERNEL, "--renderer", "c", "lower", "render").stdout
+    assert "_body(buffers[0], buffers[1], " in run(KERNEL, "--renderer", "c", "lower", "render").stdout
 
 
 def test_errors():
