@@ -17,7 +17,7 @@ io::Bytes as_bytes(std::string_view s) { return io::as_bytes(s); }
 
 std::string little(uint64_t v, int n) {
   std::string out;
-  for (int i = 0; i < n; ++i) out += static_cast<char>(v >> (8 * i));
+  for (int i = 0; i < n; ++i, v >>= 8) out += static_cast<char>(v);
   return out;
 }
 
