@@ -133,6 +133,7 @@ class _Methods:
   @classmethod
   def _wrap_uop(cls, u): return cls(u)
   def _apply_uop(self, fxn, *x, **kwargs): return Tensor(fxn(self.uop, *(t.uop for t in x), **kwargs))
+  def _buffer(self): return _whit.buffer_of(self.contiguous().realize().uop)
   def _data(self): return memoryview(_whit.tensor_bytes(self))
 
   def _resolve_dim(self, dim, *, extra=False):
