@@ -225,9 +225,8 @@ bool has_batch_rule(Op op) { return op == Op::Buffer || row_of(op); }
 
 UOp tracer(DType dtype, std::span<const int64_t> dims, std::string_view device) {
   const int64_t id = -buffer_id(buffer(DType::Bool, 0, "").node());
-  int64_t n = 1;
-  for (const int64_t d : dims) n *= d;
-  return UOp::make(Op::Reshape, dtype, {UOp::make(Op::Buffer, dtype, {}, Arg::list({id, device, n}))}, Arg(dims));
+  const UOp leaf = UOp::make(Op::Buffer, dtype, {}, Arg::list({id, device, Shape(dims).numel()}));
+  return UOp::make(Op::Reshape, dtype, {leaf}, Arg(dims));
 }
 
 void replace_tracer(Replacements& map, const UOp& tracer, const UOp& value) {

@@ -25,9 +25,7 @@ UOp seed_of(const char* op, const Tensor& self, const Tensor& gradient) {
   return cast_value(gradient.uop(), self.dtype());
 }
 
-Tensor gradient_or_zeros(const UOp& grad, const UOp& of) {
-  return wrap(grad ? grad : broadcast_scalar(constant(of.dtype(), 0), of.shape()));
-}
+Tensor gradient_or_zeros(const UOp& grad, const UOp& of) { return wrap(grad ? grad : zeros_like(of)); }
 
 // Which node of a graph stands for a tensor. The tensor may have been realised after the graph was built; then the graph
 // has the node whose value lies in the tensor's memory.

@@ -91,6 +91,8 @@ UOp on_device(const UOp& x, std::string_view device);
 /// Common dtype and shape of several tensors, weak constants lifted: the operands of an elementwise op.
 std::vector<UOp> broadcasted(const char* op, std::initializer_list<const Tensor*> xs);
 
+/// Zeros in the shape and dtype of x.
+inline UOp zeros_like(const UOp& x) { return broadcast_scalar(constant(x.dtype(), 0.0), x.shape()); }
 /// An empty part of x, of shape `dims`: it depends on x, so x has a gradient of zeros.
 Tensor nothing_of(const Tensor& x, std::span<const int64_t> dims);
 

@@ -41,8 +41,6 @@ std::vector<Tensor> replaced(const std::vector<UOp>& values, const Replacements&
   return out;
 }
 
-UOp zeros_like(const UOp& x) { return broadcast_scalar(constant(x.dtype(), 0.0), x.shape()); }
-
 // Gradients of all targets, which are tracers; zeros where none arrives.
 std::vector<UOp> pull(const std::vector<UOp>& roots, const std::vector<UOp>& seeds, const std::vector<UOp>& targets) {
   std::vector<UOp> leaves;
