@@ -199,20 +199,28 @@ int64_t to_int(nb::handle h, const char* what) {
   return v;
 }
 
+Sint to_sint(nb::handle h, const char* what) {
+  UOp u;
+  if (nb::try_cast<UOp>(h, u)) return u;
+  return to_int(h, what);
+}
+
 IntList to_ints(nb::handle h, const char* what) {
+  UOp u;
+  if (nb::try_cast<UOp>(h, u)) return u;
   if (PyFloat_Check(h.ptr()) || nb::isinstance<nb::str>(h))
     raise(ErrorKind::Type, fmt::format("[{}] expected integers, got {}", what, python_type(h)));
   if (nb::hasattr(h, "__index__")) return to_int(h, what);
-  Dims out;
+  Sints out;
   if (!nb::isinstance<nb::sequence>(h))
     raise(ErrorKind::Type, fmt::format("[{}] expected integers, got {}", what, python_type(h)));
   for (nb::handle x : nb::borrow<nb::sequence>(h)) {
     if ((PyTuple_Check(x.ptr()) || PyList_Check(x.ptr()))) {
       const IntList inner = to_ints(x, what);
-      out.append(inner.begin(), inner.end());
+      for (size_t i = 0; i < inner.size(); ++i) out.push_back(inner.at(i));
       continue;
     }
-    out.push_back(to_int(x, what));
+    out.push_back(to_sint(x, what));
   }
   return out;
 }
@@ -221,14 +229,14 @@ nb::tuple joined(nb::handle first, nb::args rest) { return nb::tuple(nb::make_tu
 
 IntList to_ints_args(nb::tuple args, const char* what, int64_t none_value) {
   auto convert = [&](nb::handle seq) {
-    Dims out;
+    Sints out;
     for (nb::handle x : nb::borrow<nb::sequence>(seq)) {
       if (x.is_none()) {
         out.push_back(none_value);
         continue;
       }
       if (PyFloat_Check(x.ptr())) raise(ErrorKind::Type, fmt::format("[{}] expected integers, got float", what));
-      out.push_back(to_int(x, what));
+      out.push_back(to_sint(x, what));
     }
     return IntList(out);
   };
@@ -246,7 +254,11 @@ Axes to_axes(nb::handle h) {
 
 IntTuple to_tuple(const Shape& shape) {
   nb::list l;
-  for (const int64_t d : shape) l.append(d);
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (const Node* symbol = shape.symbol(i))
+      l.append(uop_object(UOp(symbol)));
+    else
+      l.append(shape[i]);
   return nb::tuple(l);
 }
 
@@ -254,6 +266,7 @@ Tensor to_tensor(nb::handle h, const char* op) {
   Tensor* t = nullptr;
   if (nb::try_cast<Tensor*>(h, t, false) && t) return *t;
   if (PyBool_Check(h.ptr()) || PyLong_Check(h.ptr()) || PyFloat_Check(h.ptr())) return from_scalar(h);
+  if (UOp u; nb::try_cast<UOp>(h, u)) return Tensor(u);
   if (is_numpy(h)) {
     if (nb::hasattr(h, "shape") && nb::len(nb::object(h.attr("shape"))) == 0)
       return from_scalar(nb::object(h.attr("item")()));
@@ -280,6 +293,10 @@ Tensor make_tensor(nb::handle data, nb::handle device, nb::handle dtype) {
   if (data.is_none()) {
     Tensor t = Tensor(0.0);
     if (!dtype.is_none()) t = Tensor::constant(0, to_dtype(dtype));
+    return device.is_none() ? t : t.clone(to_device(device));
+  }
+  if (UOp u; nb::try_cast<UOp>(data, u)) {
+    const Tensor t = dtype.is_none() ? Tensor(u) : Tensor(u).cast(to_dtype(dtype));
     return device.is_none() ? t : t.clone(to_device(device));
   }
   // np.float64 is a Python float too.
@@ -318,9 +335,10 @@ Index to_index(nb::handle h, const Tensor& self) {
   if (h.is_none()) return NewAxis;
   if (h.ptr() == Py_Ellipsis) return Ellipsis;
   if (PySlice_Check(h.ptr())) {
-    auto bound = [&](const char* which) -> std::optional<int64_t> {
+    auto bound = [&](const char* which) -> std::optional<Sint> {
       nb::object v = h.attr(which);
       if (v.is_none()) return std::nullopt;
+      if (UOp u; nb::try_cast<UOp>(v, u)) return u;
       if (!nb::hasattr(v, "__index__") || nb::isinstance<Tensor>(v))
         raise(ErrorKind::Type, fmt::format("[getitem] slice bounds must be integers, got {}", python_type(v)));
       // A bound beyond every axis is the end of it.
@@ -328,15 +346,17 @@ Index to_index(nb::handle h, const Tensor& self) {
       nb::object i = nb::steal(PyNumber_Index(v.ptr()));
       if (!i.is_valid()) throw nb::python_error();
       const int64_t n = PyLong_AsLongLongAndOverflow(i.ptr(), &overflow);
-      return overflow > 0 ? INT64_MAX : overflow < 0 ? INT64_MIN : n;
+      return Sint(overflow > 0 ? INT64_MAX : overflow < 0 ? INT64_MIN : n);
     };
-    return Slice{bound("start"), bound("stop"), bound("step")};
+    const auto step = bound("step");
+    return Slice{bound("start"), bound("stop"), step ? std::optional(step->number()) : std::nullopt};
   }
   Tensor* t = nullptr;
   if (nb::try_cast<Tensor*>(h, t, false) && t) return *t;
   if (PyBool_Check(h.ptr()))
     raise(ErrorKind::Index, "[getitem] a bool is no index; expected int, slice, None, ..., list or Tensor");
   if (is_ndarray(h) && nb::len(nb::object(h.attr("shape"))) > 0) return make_tensor(h, nb::none(), nb::none());
+  if (UOp u; nb::try_cast<UOp>(h, u)) return u;
   if (nb::hasattr(h, "__index__")) return to_int(h, "getitem");
   if (PyList_Check(h.ptr()) || PyTuple_Check(h.ptr())) {
     std::vector<int64_t> shape;
@@ -407,6 +427,8 @@ AnyObject to_list(const Tensor& self) {
 
 AnyObject to_numpy(const Tensor& self) {
   check_not_capturing();
+  WHIT_USER(!self.shape().is_symbolic(), Assertion, "[data] shape {} is symbolic; shrink it to numbers first",
+            self.shape().str());
   Tensor t = strong(self);
   if (is_fp8(t.dtype()) || t.dtype() == DType::BFloat16) t = t.cast(DType::Float32);
   nb::object np = numpy();

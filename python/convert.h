@@ -49,12 +49,14 @@ AnyObject device_object(const std::vector<std::string>& devices);
 /// errors: Type when it is no integer, Overflow when it has more than 64 bits
 int64_t to_int(nb::handle h, const char* what);
 IntList to_ints(nb::handle h, const char* what);
+/// An int or a UOp. errors: as to_int
+Sint to_sint(nb::handle h, const char* what);
 /// `f(1, 2)` or `f((1, 2))`; None entries become `none_value`.
 IntList to_ints_args(nb::tuple args, const char* what, int64_t none_value = -1);
 /// All arguments of a function whose first one has a name: `f(shape, *args)`.
 nb::tuple joined(nb::handle first, nb::args rest);
 Axes to_axes(nb::handle h);
-IntTuple to_tuple(const Shape& shape);
+IntTuple to_tuple(const Shape& shape);  ///< of ints, and UOps where it is symbolic
 
 /// A Tensor, or a bool, int or float as a constant. errors: Type, names the operation and the Python type
 Tensor to_tensor(nb::handle h, const char* op);

@@ -3,6 +3,8 @@
 
 #include "base/flags.h"
 #include "convert.h"
+#include "ir/text.h"
+#include "uop_caster.h"
 #include "whit/jit.h"
 #include "whit/transform.h"
 
@@ -78,6 +80,9 @@ class PyJit {
     if (nb::isinstance<Tensor>(h)) {
       out.push_back(nb::cast<Tensor&>(h));
       form += "t,";
+    } else if (UOp u; nb::try_cast<UOp>(h, u) && u.shape().empty() && u.dtype() == DType::WeakInt) {
+      out.push_back(Tensor(u));  // a size: other values for its variables make no difference
+      form += to_formula(u) + ",";
     } else if (depth < 8 && is_list(h)) {
       form += '[';
       for (nb::handle x : nb::borrow<nb::sequence>(h)) collect(x, out, others, form, depth + 1);

@@ -1,6 +1,11 @@
 // Tensor: construction, properties, running, state, creation, movement, indexing.
+#include <numeric>
+
 #include "convert.h"
-#include "ir/uop.h"
+#include "ir/build.h"
+#include "rules/rules.h"
+#include "tensor/impl.h"
+#include "uop_caster.h"
 
 namespace whit::python {
 namespace {
@@ -16,7 +21,7 @@ Tensor with_grad(Tensor t, nb::handle requires_grad) {
 }
 #define WHIT_GRAD nb::arg("requires_grad") = nb::none()
 
-using Pair = std::pair<int64_t, int64_t>;
+using Pair = std::pair<Sint, Sint>;
 
 // None, or (begin, end), for each axis.
 std::vector<std::optional<Pair>> to_pairs(nb::handle h, const char* op) {
@@ -28,13 +33,13 @@ std::vector<std::optional<Pair>> to_pairs(nb::handle h, const char* op) {
     }
     const IntList p = to_ints(x, op);
     WHIT_USER(p.size() == 2, Value, "[{}] expected (begin, end) for an axis, got {} numbers", op, p.size());
-    out.emplace_back(Pair{p[0], p[1]});
+    out.emplace_back(Pair{p.at(0), p.at(1)});
   }
   return out;
 }
 
-std::vector<std::optional<int64_t>> to_optional_ints(nb::tuple args, const char* op) {
-  std::vector<std::optional<int64_t>> out;
+std::vector<std::optional<Sint>> to_optional_ints(nb::tuple args, const char* op) {
+  std::vector<std::optional<Sint>> out;
   nb::object seq = args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr()))
                        ? nb::object(args[0])
                        : nb::object(args);
@@ -42,7 +47,7 @@ std::vector<std::optional<int64_t>> to_optional_ints(nb::tuple args, const char*
     if (x.is_none())
       out.emplace_back();
     else
-      out.emplace_back(to_ints(x, op)[0]);
+      out.emplace_back(to_ints(x, op).at(0));
   }
   return out;
 }
@@ -51,6 +56,13 @@ Tensor arange(nb::handle start, nb::handle stop, nb::handle step, nb::handle dty
   nb::object zero = nb::int_(0);
   nb::handle first = stop.is_none() ? nb::handle(zero) : start, last = stop.is_none() ? start : stop;
   const auto dt = to_optional_dtype(dtype);
+  if (UOp size; nb::try_cast<UOp>(last, size)) {
+    // From start on in steps of step: as many as fit.
+    const int64_t from = to_int(first, "arange"), by = to_int(step, "arange");
+    WHIT_USER(by > 0, Value, "[arange] a symbolic end with step {}; expected a positive one", by);
+    const Tensor lanes = Tensor::arange(simplify(floor_div(size + (by - 1 - from), by)), dt);
+    return by == 1 && from == 0 ? lanes : lanes * Tensor(by) + Tensor(from);
+  }
   if (PyFloat_Check(first.ptr()) || PyFloat_Check(last.ptr()) || PyFloat_Check(step.ptr()))
     return Tensor::arange_float(nb::cast<double>(nb::float_(first)), nb::cast<double>(nb::float_(last)),
                                 nb::cast<double>(nb::float_(step)), dt);
@@ -106,20 +118,25 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
   // What it is
   t.def_prop_ro("uop", [](const Tensor& x) { return x.uop(); })
       .def_prop_ro("shape", [](const Tensor& x) { return to_tuple(x.shape()); })
-      .def_prop_ro("max_shape", [](const Tensor& x) { return to_tuple(x.shape()); })
+      .def_prop_ro("max_shape", [](const Tensor& x) { return to_tuple(Shape(std::span<const int64_t>(x.shape()))); })
       .def_prop_ro("dtype", [](const Tensor& x) { return dtype_object(x.dtype()); })
       .def_prop_ro(
           "device", [](const Tensor& x) { return device_object(x.devices()); },
           nb::for_getter(nb::sig("def device(self) -> str | tuple[str, ...] | None")))
       .def_prop_ro("ndim", [](const Tensor& x) { return x.ndim(); })
       .def_prop_ro("T", [](const Tensor& x) { return x.T(); })
-      .def("numel", &Tensor::numel)
+      .def("numel",
+           [](const Tensor& x) -> AnyObject {
+             Dims axes(x.ndim(), 0);
+             std::iota(axes.begin(), axes.end(), 0);
+             return x.shape().is_symbolic() ? uop_object(detail::product(x.shape(), axes).uop()) : nb::int_(x.numel());
+           })
       .def("max_numel", &Tensor::numel)
       .def(
           "size",
           [](const Tensor& x, nb::handle dim) -> AnyObject {
             if (dim.is_none()) return to_tuple(x.shape());
-            return nb::int_(x.size(to_int(dim, "size")));
+            return to_tuple(x.shape())[detail::resolve_axis("size", to_int(dim, "size"), x.shape())];
           },
           nb::arg("dim") = nb::none())
       .def("nbytes", &Tensor::nbytes)
@@ -129,7 +146,7 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
       .def("__len__",
            [](const Tensor& x) {
              WHIT_USER(x.ndim() > 0, Type, "len() of a 0-d tensor");
-             return x.shape()[0];
+             return x.size(0);
            })
       .def("__bool__", [](const Tensor&) -> bool { raise(ErrorKind::Type, "__bool__ on Tensor is not defined"); })
       .def("__hash__",
@@ -358,13 +375,13 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
     nb::tuple a = joined(shape, rest);
     nb::object seq =
         a.size() == 1 && (PyTuple_Check(a[0].ptr()) || PyList_Check(a[0].ptr())) ? nb::object(a[0]) : nb::object(a);
-    Dims dims;
+    Sints dims;
     size_t i = 0;
     for (nb::handle h : nb::borrow<nb::iterable>(seq)) {
       if (h.is_none())
-        dims.push_back(x.size(static_cast<int64_t>(i)));
+        dims.push_back(IntList(x.shape()).at(i));
       else
-        dims.push_back(to_ints(h, "reshape")[0]);
+        dims.push_back(to_ints(h, "reshape").at(0));
       ++i;
     }
     return x.reshape(dims);

@@ -25,9 +25,9 @@ void plain(TensorClass& t, const char* name, const char* arg = "x") {
 
 // What Python's data model needs: the other side may be something that answers by itself.
 bool is_operand(nb::handle h) {
-  return nb::isinstance<Tensor>(h) || PyBool_Check(h.ptr()) || PyLong_Check(h.ptr()) || PyFloat_Check(h.ptr()) ||
-         PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()) || nb::hasattr(h, "__array_interface__") ||
-         nb::hasattr(h, "__array__");
+  return nb::isinstance<Tensor>(h) || nb::isinstance<PyUOp>(h) || PyBool_Check(h.ptr()) || PyLong_Check(h.ptr()) ||
+         PyFloat_Check(h.ptr()) || PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()) ||
+         nb::hasattr(h, "__array_interface__") || nb::hasattr(h, "__array__");
 }
 
 template <Op2 F>

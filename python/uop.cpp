@@ -135,6 +135,7 @@ DType default_dtype(Op op, std::span<const UOp> src, nb::handle arg) {
       return is_number(arg) ? dtype_of_number(arg) : DType::WeakInt;
     case Op::Range:
     case Op::Variable:
+    case Op::Bind:
     case Op::Lanes:
       return DType::WeakInt;
     case Op::Where:
@@ -185,7 +186,7 @@ UOp elementwise(Op op, std::span<const nb::handle> operands) {
   if (op == Op::Where) {
     const Tensor c(src[0]), x(src[1]), y(src[2]);
     std::vector<UOp> xy = detail::broadcasted(what.c_str(), {&x, &y, &c});
-    const UOp cond = detail::broadcast_to(what.c_str(), c, std::span<const int64_t>(xy[0].shape())).uop();
+    const UOp cond = detail::broadcast_to(what.c_str(), c, xy[0].shape()).uop();
     return where(cond, xy[0], xy[1]);
   }
   if (src.size() == 2) {
@@ -200,12 +201,17 @@ UOp binary(Op op, nb::handle a, nb::handle b) {
   const nb::handle operands[] = {a, b};
   return elementwise(op, operands);
 }
+// A Tensor answers by itself.
+UOp binary_operator(Op op, nb::handle a, nb::handle b) {
+  if (nb::isinstance<Tensor>(a) || nb::isinstance<Tensor>(b)) throw nb::next_overload();
+  return binary(op, a, b);
+}
 UOp not_of(const UOp& a) {
   if (a.dtype() == DType::Bool) return logical_not(a);
   return alu(Op::CmpEq, {a, detail::broadcast_to(constant(a.dtype(), 0), a.shape())});
 }
 UOp less_equal(nb::handle a, nb::handle b) {  // false with NaN
-  const UOp less = binary(Op::CmpLt, a, b);
+  const UOp less = binary_operator(Op::CmpLt, a, b);
   if (!is_float(less.src(0).dtype())) return logical_not(binary(Op::CmpLt, b, a));
   return alu(Op::Or, {less, binary(Op::CmpEq, a, b)});
 }
@@ -240,6 +246,18 @@ nb::object replaced(const UOp& u, nb::kwargs kw) {
     *field = nb::borrow(v);
   }
   return uop_object(make_uop(nb::cast<Op>(op), dtype, src, arg));
+}
+
+// A variable in multiples of n is n times one that has no multiples.
+UOp bind_variable(const UOp& u, int64_t value) {
+  if (u.op() != Op::Mul) return bind(u, value);
+  const int64_t n = const_int(u.src(1));
+  WHIT_USER(value % n == 0, Assertion, "[bind] {} is no multiple of {}", value, n);
+  return bind(u.src(0), value / n) * n;
+}
+nb::object unbind_variable(const UOp& u) {
+  WHIT_USER(u.op() == Op::Bind, Assertion, "[unbind] a {}; expected a variable that is bound", name(u.op()));
+  return nb::make_tuple(uop_object(u.src(0)), u.arg().as_int());
 }
 
 nb::object bound(const UOp& u, bool high) {
@@ -331,11 +349,16 @@ void bind_uop(nb::module_& m) {
                "A constant; a tuple is a STACK of constants, Invalid a masked index.")
       .def_static(
           "variable",
-          [](const std::string& name, int64_t lo, int64_t hi) {
-            WHIT_USER(lo <= hi, Value, "[Variable] {}: the least value {} is above the largest {}", name, lo, hi);
-            return UOp::make(Op::Variable, DType::WeakInt, {}, Arg::list({Arg(name), Arg(lo), Arg(hi)}));
+          [](const std::string& name, int64_t lo, int64_t hi, nb::handle dtype, int64_t multiple_of) {
+            WHIT_USER(dtype.is_none() || to_dtype(dtype) == DType::WeakInt, NotImplemented,
+                      "[Variable] '{}' of dtype {}; sizes are weakint", name, nb::repr(dtype).c_str());
+            WHIT_USER(multiple_of > 0 && lo % multiple_of == 0 && hi % multiple_of == 0, Value,
+                      "[Variable] '{}' from {} to {} in multiples of {}", name, lo, hi, multiple_of);
+            const UOp v = variable(name, lo / multiple_of, hi / multiple_of);
+            return multiple_of == 1 ? v : v * multiple_of;
           },
-          nb::arg("name"), nb::arg("min_val"), nb::arg("max_val"), "A named integer that is known at launch.")
+          nb::arg("name"), nb::arg("min_val"), nb::arg("max_val"), nb::arg("dtype") = nb::none(),
+          nb::arg("multiple_of") = 1, "A named integer that is known at launch: a size of shapes, once it is bound.")
       .def_static(
           "param",
           [](int64_t slot, nb::handle dtype, nb::handle shape) {
@@ -395,6 +418,8 @@ void bind_uop(nb::module_& m) {
             return substitute(u, to);
           },
           nb::arg("dvars"), "The graph with nodes replaced by others.")
+      .def("bind", &bind_variable, nb::arg("val"), "The variable with a value for the run at hand.")
+      .def("unbind", &unbind_variable, "(variable, value) of a bound variable.")
       .def("replace", &replaced, "The same node with another op, dtype, src or arg.")
       .def(
           "simplify", [](const UOp& u) { return simplify(u); }, "The graph after the symbolic rules.")
@@ -425,11 +450,11 @@ void bind_uop(nb::module_& m) {
       .def(
           "bitcast", [](const UOp& u, nb::handle dt) { return Tensor(u).bitcast(to_dtype(dt)).uop(); },
           nb::arg("dtype"));
-#define WHIT_BINARY(OP, NAME, DUNDER, REVERSED)                                                       \
-  c.def(NAME, [](nb::handle a, nb::handle b) { return binary(Op::OP, a, b); })                        \
-      .def(                                                                                           \
-          DUNDER, [](nb::handle a, nb::handle b) { return binary(Op::OP, a, b); }, nb::is_operator()) \
-      .def(REVERSED, [](nb::handle a, nb::handle b) { return binary(Op::OP, b, a); }, nb::is_operator())
+#define WHIT_BINARY(OP, NAME, DUNDER, REVERSED)                                                                \
+  c.def(NAME, [](nb::handle a, nb::handle b) { return binary(Op::OP, a, b); })                                 \
+      .def(                                                                                                    \
+          DUNDER, [](nb::handle a, nb::handle b) { return binary_operator(Op::OP, a, b); }, nb::is_operator()) \
+      .def(REVERSED, [](nb::handle a, nb::handle b) { return binary_operator(Op::OP, b, a); }, nb::is_operator())
   WHIT_BINARY(Add, "add", "__add__", "__radd__");
   WHIT_BINARY(Sub, "sub", "__sub__", "__rsub__");
   WHIT_BINARY(Mul, "mul", "__mul__", "__rmul__");
@@ -444,14 +469,14 @@ void bind_uop(nb::module_& m) {
   WHIT_BINARY(Shr, "rshift", "__rshift__", "__rrshift__");
 #undef WHIT_BINARY
   c.def(
-       "__lt__", [](nb::handle a, nb::handle b) { return binary(Op::CmpLt, a, b); }, nb::is_operator())
+       "__lt__", [](nb::handle a, nb::handle b) { return binary_operator(Op::CmpLt, a, b); }, nb::is_operator())
       .def(
-          "__gt__", [](nb::handle a, nb::handle b) { return binary(Op::CmpLt, b, a); }, nb::is_operator())
+          "__gt__", [](nb::handle a, nb::handle b) { return binary_operator(Op::CmpLt, b, a); }, nb::is_operator())
       .def("__le__", &less_equal, nb::is_operator())
       .def(
           "__ge__", [](nb::handle a, nb::handle b) { return less_equal(b, a); }, nb::is_operator())
       .def(
-          "__ne__", [](nb::handle a, nb::handle b) { return binary(Op::CmpNe, a, b); }, nb::is_operator())
+          "__ne__", [](nb::handle a, nb::handle b) { return binary_operator(Op::CmpNe, a, b); }, nb::is_operator())
       .def("ne", [](nb::handle a, nb::handle b) { return binary(Op::CmpNe, a, b); })
       .def("eq", [](nb::handle a, nb::handle b) { return binary(Op::CmpEq, a, b); })
       .def("maximum", [](nb::handle a, nb::handle b) { return binary(Op::Max, a, b); })

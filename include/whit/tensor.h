@@ -16,39 +16,56 @@
 #include <utility>
 #include <vector>
 
-#include "ir/arg.h"
 #include "ir/dtype.h"
+#include "ir/uop.h"
 
 namespace whit {
 
-class UOp;
 class Tensor;
 class Index;
 class Storage;
 
-/// One number or a list of numbers: sizes, axes, strides, paddings.
+/// One number or a list of numbers: sizes, axes, strides, paddings. Sizes of shapes may be symbolic.
 class IntList {
  public:
   IntList() = default;
   IntList(int v) : v_{v}, is_single_(true) {}
   IntList(int64_t v) : v_{v}, is_single_(true) {}
-  IntList(std::initializer_list<int64_t> l) : v_(l) {}
+  IntList(const UOp& v) : IntList({Sint(v)}) { is_single_ = true; }
+  IntList(std::initializer_list<Sint> l) : IntList(std::span<const Sint>(l.begin(), l.size())) {}
+  IntList(std::span<const Sint> l);
+  IntList(const Sints& l) : IntList(std::span<const Sint>(l)) {}
   IntList(std::span<const int64_t> l) : v_(l) {}
   IntList(const std::vector<int64_t>& l) : v_(std::span<const int64_t>(l)) {}
   IntList(const Dims& l) : v_(l) {}
-  IntList(const Shape& s) : v_(std::span<const int64_t>(s)) {}
+  IntList(const Shape& s) : v_(std::span<const int64_t>(s)) {
+    if (s.is_symbolic()) *this = sizes_of(s);
+  }
   bool is_single() const { return is_single_; }
   size_t size() const { return v_.size(); }
   bool empty() const { return v_.empty(); }
-  int64_t operator[](size_t i) const { return v_[i]; }
-  const int64_t* begin() const { return v_.begin(); }
-  const int64_t* end() const { return v_.end(); }
-  operator std::span<const int64_t>() const { return v_; }
+  bool is_symbolic() const { return !symbols_.empty(); }
+  Sint at(size_t i) const { return is_symbolic() && symbols_[i] ? Sint(symbols_[i]) : Sint(v_[i]); }
+  Shape shape() const;  ///< these sizes
+  std::string str() const { return shape().str(); }
+  /// As numbers. errors: Value for a symbolic one
+  int64_t operator[](size_t i) const { return numbers()[i]; }
+  const int64_t* begin() const { return numbers().begin(); }
+  const int64_t* end() const { return numbers().end(); }
+  operator std::span<const int64_t>() const { return numbers(); }
 
  private:
+  const Dims& numbers() const {
+    if (is_symbolic()) refuse();
+    return v_;
+  }
+  [[noreturn]] void refuse() const;
   Dims v_;
+  std::vector<UOp> symbols_;  // by axis, null for numbers; none at all when all are
   bool is_single_ = false;
 };
+/// Begin and end of an axis, or what is padded before and after it.
+using AxisPair = std::optional<std::pair<Sint, Sint>>;
 
 /// Axes of a reduction: nothing given means all of them; an empty list means none.
 class Axes {
@@ -57,7 +74,7 @@ class Axes {
   Axes(std::nullopt_t) {}
   Axes(int v) : list_(v), all_(false) {}
   Axes(int64_t v) : list_(v), all_(false) {}
-  Axes(std::initializer_list<int64_t> l) : list_(l), all_(false) {}
+  Axes(std::initializer_list<int64_t> l) : list_(std::span(l.begin(), l.size())), all_(false) {}
   Axes(const IntList& l) : list_(l), all_(false) {}
   Axes(const std::vector<int64_t>& l) : list_(l), all_(false) {}
   bool all() const { return all_; }
@@ -153,6 +170,7 @@ class Tensor {
   bool defined() const { return impl_ != nullptr; }
   /// The value now, as a graph.
   UOp uop() const;
+  /// Of a symbolic size the number is the most it can be, and symbol() the expression.
   const Shape& shape() const;
   DType dtype() const;
   size_t ndim() const { return shape().size(); }
@@ -251,6 +269,7 @@ class Tensor {
   Tensor const_like(const Tensor& v, std::optional<DType> dtype = {}) const;
   static Tensor arange(int64_t start, int64_t stop, int64_t step = 1, std::optional<DType> dtype = {});
   static Tensor arange(int64_t stop) { return arange(0, stop); }
+  static Tensor arange(const UOp& stop, std::optional<DType> dtype = {});  ///< of symbolic size
   static Tensor arange_float(double start, double stop, double step = 1, std::optional<DType> dtype = {});
   static Tensor linspace(double start, double stop, int64_t steps, std::optional<DType> dtype = {});
   static Tensor eye(int64_t n, std::optional<int64_t> m = {}, std::optional<DType> dtype = {});
@@ -291,13 +310,13 @@ class Tensor {
   Tensor expand(const IntList& shape) const;  ///< -1 keeps a size; may add axes on the left
   Tensor permute(const IntList& order) const;
   Tensor flip(const IntList& axes) const;
-  Tensor shrink(std::span<const std::optional<std::pair<int64_t, int64_t>>> begin_end) const;
-  Tensor shrink_to(std::span<const std::optional<int64_t>> shape) const;
+  Tensor shrink(std::span<const AxisPair> begin_end) const;
+  Tensor shrink_to(std::span<const std::optional<Sint>> shape) const;
   /// Begin and end of each axis from the last to the first; negative numbers shrink.
   Tensor pad(const IntList& padding, const PadOptions& o = {}) const;
   /// Begin and end for every axis from the first to the last.
-  Tensor pad_axes(std::span<const std::optional<std::pair<int64_t, int64_t>>> padding, const PadOptions& o = {}) const;
-  Tensor pad_to(std::span<const std::optional<int64_t>> shape, double value = 0) const;
+  Tensor pad_axes(std::span<const AxisPair> padding, const PadOptions& o = {}) const;
+  Tensor pad_to(std::span<const std::optional<Sint>> shape, double value = 0) const;
   Tensor squeeze(std::optional<int64_t> dim = {}) const;
   Tensor unsqueeze(int64_t dim) const;
   Tensor transpose(int64_t dim0 = 1, int64_t dim1 = 0) const;
@@ -548,8 +567,8 @@ inline Tensor operator!=(const Tensor& a, const Tensor& b) { return a.ne(b); }
 
 /// Part of an axis, as Python's slice: absent bounds are the ends, a negative step goes backwards.
 struct Slice {
-  std::optional<int64_t> start = {};
-  std::optional<int64_t> stop = {};
+  std::optional<Sint> start = {};
+  std::optional<Sint> stop = {};
   std::optional<int64_t> step = {};
 };
 struct EllipsisType {};
@@ -563,18 +582,19 @@ class Index {
   enum class Kind : uint8_t { Integer, Range, Dots, Axis, Values };
   Index(int v) : kind_(Kind::Integer), int_(v) {}
   Index(int64_t v) : kind_(Kind::Integer), int_(v) {}
+  Index(const UOp& v) : kind_(Kind::Integer), int_(v) {}
   Index(const Slice& s) : kind_(Kind::Range), slice_(s) {}
   Index(EllipsisType) : kind_(Kind::Dots) {}
   Index(NewAxisType) : kind_(Kind::Axis) {}
   Index(const Tensor& t) : kind_(Kind::Values), tensor_(t) {}
   Kind kind() const { return kind_; }
-  int64_t as_int() const { return int_; }
+  const Sint& as_int() const { return int_; }
   const Slice& as_slice() const { return slice_; }
   const Tensor& as_tensor() const { return tensor_; }
 
  private:
   Kind kind_;
-  int64_t int_ = 0;
+  Sint int_ = 0;
   Slice slice_;
   Tensor tensor_;
 };

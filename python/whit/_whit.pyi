@@ -100,151 +100,153 @@ class Ops(enum.IntEnum):
 
     VARIABLE = 3
 
-    RANGE = 4
+    BIND = 4
 
-    LANES = 5
+    RANGE = 5
 
-    REG = 6
+    LANES = 6
 
-    SCRATCH = 7
+    REG = 7
 
-    NEG = 8
+    SCRATCH = 8
 
-    RECIP = 9
+    NEG = 9
 
-    SQRT = 10
+    RECIP = 10
 
-    EXP2 = 11
+    SQRT = 11
 
-    LOG2 = 12
+    EXP2 = 12
 
-    SIN = 13
+    LOG2 = 13
 
-    TRUNC = 14
+    SIN = 14
 
-    CAST = 15
+    TRUNC = 15
 
-    BITCAST = 16
+    CAST = 16
 
-    CONTIGUOUS = 17
+    BITCAST = 17
 
-    CONTIGUOUS_BACKWARD = 18
+    CONTIGUOUS = 18
 
-    DETACH = 19
+    CONTIGUOUS_BACKWARD = 19
 
-    COPY = 20
+    DETACH = 20
 
-    ADD = 21
+    COPY = 21
 
-    MUL = 22
+    ADD = 22
 
-    SUB = 23
+    MUL = 23
 
-    FDIV = 24
+    SUB = 24
 
-    MAX = 25
+    FDIV = 25
 
-    MIN = 26
+    MAX = 26
 
-    CDIV = 27
+    MIN = 27
 
-    CMOD = 28
+    CDIV = 28
 
-    FLOORDIV = 29
+    CMOD = 29
 
-    FLOORMOD = 30
+    FLOORDIV = 30
 
-    POW = 31
+    FLOORMOD = 31
 
-    AND = 32
+    POW = 32
 
-    OR = 33
+    AND = 33
 
-    XOR = 34
+    OR = 34
 
-    SHL = 35
+    XOR = 35
 
-    SHR = 36
+    SHL = 36
 
-    CMPLT = 37
+    SHR = 37
 
-    CMPNE = 38
+    CMPLT = 38
 
-    CMPEQ = 39
+    CMPNE = 39
 
-    THREEFRY = 40
+    CMPEQ = 40
 
-    WHERE = 41
+    THREEFRY = 41
 
-    MULACC = 42
+    WHERE = 42
 
-    RESHAPE = 43
+    MULACC = 43
 
-    EXPAND = 44
+    RESHAPE = 44
 
-    PERMUTE = 45
+    EXPAND = 45
 
-    PAD = 46
+    PERMUTE = 46
 
-    SHRINK = 47
+    PAD = 47
 
-    FLIP = 48
+    SHRINK = 48
 
-    WINDOW = 49
+    FLIP = 49
 
-    UNWINDOW = 50
+    WINDOW = 50
 
-    SHARD = 51
+    UNWINDOW = 51
 
-    UNSHARD = 52
+    SHARD = 52
 
-    STACK = 53
+    UNSHARD = 53
 
-    GATHER = 54
+    STACK = 54
 
-    SCATTER = 55
+    GATHER = 55
 
-    REDUCE = 56
+    SCATTER = 56
 
-    STORE = 57
+    REDUCE = 57
 
-    AFTER = 58
+    STORE = 58
 
-    INDEX = 59
+    AFTER = 59
 
-    LOAD = 60
+    INDEX = 60
 
-    STAGE = 61
+    LOAD = 61
 
-    VEC = 62
+    STAGE = 62
 
-    LANE = 63
+    VEC = 63
 
-    FOLD = 64
+    LANE = 64
 
-    END = 65
+    FOLD = 65
 
-    IF = 66
+    END = 66
 
-    ENDIF = 67
+    IF = 67
 
-    ENDRANGE = 68
+    ENDIF = 68
 
-    SINK = 69
+    ENDRANGE = 69
 
-    CALL = 70
+    SINK = 70
 
-    TUPLE = 71
+    CALL = 71
 
-    GETTUPLE = 72
+    TUPLE = 72
 
-    LINEAR = 73
+    GETTUPLE = 73
 
-    SOURCE = 74
+    LINEAR = 74
 
-    BINARY = 75
+    SOURCE = 75
 
-    PROGRAM = 76
+    BINARY = 76
+
+    PROGRAM = 77
 
 def op_group(arg: Ops, /) -> str: ...
 
@@ -293,7 +295,7 @@ class UOp:
     def const(b: object, dtype: object | None = None) -> UOp: ...
 
     @staticmethod
-    def variable(name: str, min_val: int, max_val: int) -> UOp: ...
+    def variable(name: str, min_val: int, max_val: int, dtype: object | None = None, multiple_of: int = 1) -> UOp: ...
 
     @staticmethod
     def param(slot: int, dtype: object, shape: object) -> UOp: ...
@@ -340,6 +342,10 @@ class UOp:
     def toposort(self) -> dict: ...
 
     def substitute(self, dvars: dict) -> UOp: ...
+
+    def bind(self, val: int) -> UOp: ...
+
+    def unbind(self) -> object: ...
 
     def replace(self, **kwargs) -> object: ...
 
@@ -507,6 +513,8 @@ class UOp:
     @property
     def expr(self) -> str: ...
 
+    def unbind_all(self) -> tuple: ...
+
     def sym_infer(self, var_vals: dict[Any, Any]) -> int: ...
 
     def const_like(self, b: Any) -> Any: ...
@@ -611,7 +619,7 @@ class Tensor:
     @property
     def T(self) -> Tensor: ...
 
-    def numel(self) -> builtins.int: ...
+    def numel(self) -> Any: ...
 
     def max_numel(self) -> builtins.int: ...
 

@@ -27,11 +27,12 @@ std::vector<std::byte> read_bytes(const UOp& view);
 
 /// The BUFFER below a chain of movement ops, or null when something else is below.
 UOp buffer_below(const UOp& view);
-/// True for a BUFFER, maybe below RESHAPEs and UNSHARDs: a value that needs no computing.
+/// True for a BUFFER, maybe below RESHAPEs, UNSHARDs and SHRINKs that say how much of a symbolic axis counts: a value that
+/// needs no computing.
 bool is_buffer_view(const UOp& u);
 /// True for movement ops of one source, and for those that only pass a value through.
 bool is_view(const Node* n);
-/// What is below RESHAPEs and UNSHARDs.
+/// What is below RESHAPEs, UNSHARDs and such SHRINKs.
 const Node* memory_of(const Node* n);
 
 }  // namespace whit::engine

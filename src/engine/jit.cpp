@@ -359,9 +359,9 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
     s.n_refs = n;
   }
   for (VariablePlace& v : variables) {
+    // What the function binds itself stays as it was captured.
     const auto it = named.find(v.name);
-    WHIT_USER(it != named.end(), Jit, "[jit] variable {} has no value", v.name);
-    for (const uint32_t p : v.places) values[p] = it->second;
+    for (const uint32_t p : v.places) values[p] = it != named.end() ? it->second : values[p];
   }
   for (size_t i = 0; i < memory.size(); ++i) {
     if (input_places[i].empty()) continue;

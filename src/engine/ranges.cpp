@@ -79,7 +79,7 @@ class CopyRanges {
         moved[i] = first;
       } else if (first.range.buffer && keeps_order(n, first.range.shape)) {
         moved[i].range = {first.range.buffer, first.range.offset, n->dtype, n->shape};
-      } else if (first.range.buffer && n->op == Op::Shrink) {
+      } else if (first.range.buffer && n->op == Op::Shrink && n->n_src == 1) {
         moved[i] = shrunk(copy, n, first.range);
       } else {
         std::vector<UOp> src;

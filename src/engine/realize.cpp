@@ -16,6 +16,7 @@
 #include "ir/build.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
+#include "schedule/graph.h"
 #include "schedule/multi.h"
 
 namespace whit::engine {
@@ -54,8 +55,7 @@ UOp memory_view(const UOp& u, const std::unordered_map<const Node*, UOp>& replac
     }
   }
   for (size_t i = chain.size(); i-- > 0;)
-    at = chain[i]->op == Op::Reshape ? reshape(at, chain[i]->shape)
-                                     : UOp::make(chain[i]->op, chain[i]->dtype, {at}, chain[i]->arg);
+    at = chain[i]->op == Op::Reshape ? reshape(at, chain[i]->shape) : with_first_src(chain[i], at);
   return at;
 }
 
@@ -65,6 +65,25 @@ UOp in_memory(const UOp& u) {
   if (is_buffer_view(v)) return v;
   const UOp where = realized(v);
   return where && is_buffer_view(where) ? where : UOp();
+}
+
+// The graph with VARIABLEs in the place of BINDs, whose values go to `values`: schedules and kernels are made once for
+// all values.
+std::vector<UOp> unbound(std::span<const UOp> roots, VariableValues& values) {
+  std::unordered_map<const Node*, UOp> map;
+  sched::NodeIndex index;
+  for (const Node* n : sched::collect(roots, index, is_realized)) {
+    if (n->op == Op::Bind) {
+      map.emplace(n, n->src()[0]);
+      const auto [it, fresh] = values.emplace(n->src()[0]->arg.at(0).as_str(), n->arg.as_int());
+      WHIT_USER(fresh || it->second == n->arg.as_int(), Runtime, "[realize] bind mismatch: '{}' is {} and {}",
+                it->first, it->second, n->arg.as_int());
+    } else if (is_realized(n)) {  // its own shape and view speak of BINDs too; what is below it is not looked at
+      map.emplace(n, n->shape.is_symbolic() ? unbound(std::vector{realized(UOp(n))}, values)[0] : UOp(n));
+    }
+  }
+  const auto out = substitute(UOp::make(Op::Sink, DType::Void, roots), map).srcs();
+  return {out.begin(), out.end()};
 }
 
 // Graphs of one device each, for graphs that may be on several.
@@ -187,10 +206,11 @@ BoundSchedule schedule(std::span<const UOp> roots) {
   std::vector<UOp> pending;
   for (const UOp& r : roots)
     if (!in_memory(r)) pending.push_back(r);
-  return make_schedule(copy_ranges(spread(pending, true).roots), default_device_id());
+  VariableValues values;
+  return make_schedule(copy_ranges(spread(unbound(pending, values), true).roots), default_device_id());
 }
 
-std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& variables) {
+std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given) {
   std::lock_guard lock(engine_mutex());
   const os::IeeeFloats ieee;  // constants are folded as kernels compute
   std::vector<UOp> results(roots.size());
@@ -241,7 +261,9 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& varia
   }
   BoundSchedule bound;
   Spread spread_roots;
+  VariableValues variables = given;
   try {
+    if (plan.has_bind) to_schedule = unbound(to_schedule, variables);
     spread_roots = spread(to_schedule, plan.is_moved);
     to_schedule = plan.is_moved ? copy_ranges(spread_roots.roots) : spread_roots.roots;
     bound = make_schedule(

@@ -21,7 +21,7 @@ UOp rebuild(const UOp& chain, const UOp& base, bool drop_detach) {
   UOp out = base;
   for (size_t i = links.size(); i-- > 0;) {
     if (drop_detach && links[i]->op == Op::Detach) continue;
-    out = UOp::make(links[i]->op, links[i]->dtype, {out}, links[i]->arg);
+    out = with_first_src(links[i], out);
   }
   return out;
 }
@@ -58,7 +58,8 @@ void Storage::store(const UOp& chain, const UOp& value) {
     // No part of the memory that movement ops alone could name: all of it is written, old values where they stay.
     const auto transposed = [&](const UOp& x) { return transpose_chain(chain, base, on_each(x, state_->device)); };
     const UOp placed = transposed(value), mask = transposed(broadcast_scalar(const_bool(true), chain.shape()));
-    const UOp all = !strided && shown_elems(chain) == state_.shape().numel() ? placed : where(mask, placed, state_);
+    const bool is_all = !strided && !chain.shape().is_symbolic() && shown_elems(chain) == state_.shape().numel();
+    const UOp all = is_all ? placed : where(mask, placed, state_);
     state_ = UOp::make(Op::After, state_.dtype(), {state_, UOp::make(Op::Store, DType::Void, {state_, all})});
     ++version_;
     return;

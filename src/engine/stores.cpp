@@ -31,6 +31,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
     }
     any_store |= n->op == Op::Store;
     plan.is_moved |= n->op == Op::Copy || is_multi(n->device);
+    plan.has_bind |= n->op == Op::Bind || (is_realized(n) && n->shape.is_symbolic());
   }
   if (!any_store) return plan;
 

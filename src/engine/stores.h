@@ -29,6 +29,7 @@ struct StorePlan {
   std::vector<UOp> ended{};
   /// Data moves between devices somewhere, or is on several.
   bool is_moved = false;
+  bool has_bind = false;  ///< sizes with values for this run
 };
 
 /// Looks at references, so the caller must not hold handles of nodes below `roots`.

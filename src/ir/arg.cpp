@@ -4,18 +4,22 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "ir/text.h"
 
 namespace whit {
 
-Shape::Shape(std::span<const int64_t> dims) {
+Shape::Shape(std::span<const int64_t> dims, std::span<const Node* const> symbols) {
   if (dims.empty()) return;
-  void* p = ::operator new(sizeof(Rep) + dims.size() * sizeof(int64_t));
-  rep_ = new (p) Rep{{1}, static_cast<uint32_t>(dims.size())};
+  const bool symbolic = std::any_of(symbols.begin(), symbols.end(), [](const Node* s) { return s != nullptr; });
+  void* p = ::operator new(sizeof(Rep) + dims.size() * sizeof(int64_t) * (symbolic ? 2 : 1));
+  rep_ = new (p) Rep{{1}, static_cast<uint32_t>(dims.size()) & 0x7FFFFFFFu, symbolic};
   std::copy(dims.begin(), dims.end(), rep_->dims());
+  for (size_t i = 0; symbolic && i < symbols.size(); ++i) rep_->symbols()[i] = UOp(symbols[i]).release();
 }
 
 void Shape::release() {
   if (rep_ && rep_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    for (size_t i = 0; rep_->is_symbolic && i < size(); ++i) UOp::adopt(rep_->symbols()[i]);
     rep_->~Rep();
     ::operator delete(rep_);
   }
@@ -30,12 +34,17 @@ int64_t Shape::numel() const {
 }
 
 bool Shape::operator==(const Shape& o) const {
-  return rep_ == o.rep_ || (size() == o.size() && std::equal(begin(), end(), o.begin()));
+  if (rep_ == o.rep_) return true;
+  if (size() != o.size() || !std::equal(begin(), end(), o.begin())) return false;
+  for (size_t i = 0; (is_symbolic() || o.is_symbolic()) && i < size(); ++i)
+    if (symbol(i) != o.symbol(i)) return false;
+  return true;
 }
 
 std::string Shape::str() const {
   std::string s = "(";
-  for (size_t i = 0; i < size(); ++i) s += fmt::format("{}{}", i ? ", " : "", (*this)[i]);
+  for (size_t i = 0; i < size(); ++i)
+    s += (i ? ", " : "") + (symbol(i) ? to_formula(UOp(symbol(i))) : fmt::format("{}", (*this)[i]));
   return s + (size() == 1 ? ",)" : ")");
 }
 

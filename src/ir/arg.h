@@ -13,13 +13,15 @@
 namespace whit {
 
 using Dims = SmallVec<int64_t, 8>;
+struct Node;
 
-/// An immutable shape behind an 8-byte handle; copying it is one atomic increment. () is the null handle.
+/// An immutable shape behind an 8-byte handle; copying it is one atomic increment. () is the null handle. Of a symbolic
+/// size the number is the largest that it may be, at least 2: memory has this layout; the symbol says how much of it counts.
 class Shape {
  public:
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims) : Shape(std::span<const int64_t>(dims.begin(), dims.size())) {}
-  explicit Shape(std::span<const int64_t> dims);
+  explicit Shape(std::span<const int64_t> dims, std::span<const Node* const> symbols = {});
   Shape(const Dims& dims) : Shape(std::span<const int64_t>(dims.data(), dims.size())) {}
   Shape(const Shape& o) : rep_(o.rep_) { retain(); }
   Shape(Shape&& o) noexcept : rep_(std::exchange(o.rep_, nullptr)) {}
@@ -36,6 +38,9 @@ class Shape {
   const int64_t* end() const { return begin() + size(); }
   int64_t back() const { return end()[-1]; }
   int64_t numel() const;
+  bool is_symbolic() const { return rep_ && rep_->is_symbolic; }
+  /// The size of an axis as an expression of the index type, null when it is a number.
+  const Node* symbol(size_t axis) const { return is_symbolic() ? rep_->symbols()[axis] : nullptr; }
   bool operator==(const Shape& o) const;
   operator std::span<const int64_t>() const { return {begin(), size()}; }
   /// "(2, 3)", "(4,)", "()" as Python prints it.
@@ -44,8 +49,9 @@ class Shape {
  private:
   struct Rep {
     std::atomic<uint32_t> refs;
-    uint32_t n;
+    uint32_t n : 31, is_symbolic : 1;
     int64_t* dims() { return reinterpret_cast<int64_t*>(this + 1); }
+    const Node** symbols() { return reinterpret_cast<const Node**>(dims() + n); }  ///< owned
   };
   void retain() const {
     if (rep_) rep_->refs.fetch_add(1, std::memory_order_relaxed);

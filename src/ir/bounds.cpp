@@ -149,7 +149,13 @@ void infer_bounds(Op op, DType dtype, std::span<const UOp> src, const Arg& arg, 
     case Op::Variable:
       r = {arg.int_at(1), arg.int_at(2)};
       break;
+    case Op::Bind:
+      r = of(src[0]);
+      break;
+    case Op::Shrink:
     case Op::Pad:
+      r = of(src[0]);
+      if (op == Op::Shrink && src.size() == 1) break;  // past a symbolic size there may be zeros
       r = {std::min<int64_t>(0, src[0].vmin()), std::max<int64_t>(0, src[0].vmax())};
       break;
     case Op::Vec:

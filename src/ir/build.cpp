@@ -121,6 +121,54 @@ UOp shrink(const UOp& x, std::span<const int64_t> begin_end) {
   for (size_t i = 0; i < x.shape().size(); ++i) whole &= begin_end[2 * i] == 0 && begin_end[2 * i + 1] == x.shape()[i];
   return whole ? x : move(Op::Shrink, x, begin_end);
 }
+namespace {
+// `begin` and `size` make a box of x.
+UOp move_box(Op op, const UOp& x, std::span<const Sint> begin, std::span<const Sint> size) {
+  const Shape& in = x.shape();
+  WHIT_CHECK(begin.size() == in.size() && size.size() == in.size(), "{} of rank {} with {} places and {} sizes",
+             name(op), in.size(), begin.size(), size.size());
+  Dims arg;
+  SmallVec<UOp, 5> src{x};
+  bool changes = false;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const bool moves = begin[i] != Sint(0) || size[i] != size_of(in, i);
+    changes |= moves;
+    if (begin[i].is_symbolic() || (moves && (size[i].is_symbolic() || in.symbol(i)))) {
+      arg.push_back(-1);
+      arg.push_back(size[i].is_symbolic() ? std::max<int64_t>(2, size[i].max()) : size[i].max());
+      src.push_back(begin[i].uop());
+      src.push_back(size[i].uop());
+    } else if (op == Op::Shrink) {
+      arg.push_back(begin[i].max());
+      arg.push_back(begin[i].max() + (size[i].is_symbolic() ? in[i] : size[i].max()));
+    } else {
+      arg.push_back(begin[i].max());
+      arg.push_back(moves ? size[i].max() - begin[i].max() - in[i] : 0);
+    }
+  }
+  return changes ? UOp::make(op, x.dtype(), std::span<const UOp>(src), arg) : x;
+}
+}  // namespace
+UOp shrink_to(const UOp& x, std::span<const Sint> begin, std::span<const Sint> size) {
+  return move_box(Op::Shrink, x, begin, size);
+}
+UOp pad_to(const UOp& x, std::span<const Sint> before, std::span<const Sint> size) {
+  return move_box(Op::Pad, x, before, size);
+}
+UOp sized(const UOp& most, const Shape& shape) {
+  return shape.is_symbolic() ? shrink_to(most, Sints(shape.size(), 0), sizes_of(shape)) : most;
+}
+UOp whole(const UOp& x) {
+  const Shape& s = x.shape();
+  return s.is_symbolic() ? pad_to(x, Sints(s.size(), 0), Sints(s.begin(), s.end())) : x;
+}
+std::pair<Sint, Sint> box_of(const Node* n, size_t axis) {
+  const auto a = n->arg.as_ints();
+  if (a[2 * axis] != -1) return {a[2 * axis], size_of(n->shape, axis)};
+  size_t next = 1;
+  for (size_t i = 0; i < axis; ++i) next += a[2 * i] == -1 ? 2 : 0;
+  return {UOp(n->src()[next]), size_of(n->shape, axis)};
+}
 UOp flip(const UOp& x, std::span<const int64_t> axes) { return axes.empty() ? x : move(Op::Flip, x, axes); }
 UOp window(const UOp& x, int64_t axis, int64_t k, int64_t stride, int64_t dilation) {
   const int64_t a[] = {axis, k, stride, dilation};
@@ -146,6 +194,20 @@ UOp reduce_axes(const UOp& x, std::string_view monoid, std::span<const int64_t> 
 }
 UOp broadcast_scalar(const UOp& scalar, std::span<const int64_t> dims) {
   return expand(reshape(scalar, Dims(dims.size(), 1)), dims);
+}
+UOp broadcast_scalar(const UOp& scalar, const Shape& shape) {
+  return sized(broadcast_scalar(scalar, std::span<const int64_t>(shape)), shape);
+}
+
+UOp variable(std::string_view name, int64_t lo, int64_t hi) {
+  WHIT_USER(lo <= hi, Value, "[Variable] {}: the least value {} is above the largest {}", name, lo, hi);
+  return UOp::make(Op::Variable, DType::WeakInt, {}, Arg::list({name, lo, hi}));
+}
+UOp bind(const UOp& v, int64_t value) {
+  WHIT_USER(v.op() == Op::Variable, Assertion, "[bind] a {}; expected a Variable without a value", whit::name(v.op()));
+  WHIT_USER(v.vmin() <= value && value <= v.vmax(), Assertion, "[bind] {} is out of the range {}..{} of '{}'", value,
+            v.vmin(), v.vmax(), v.arg().at(0).as_str());
+  return UOp::make(Op::Bind, DType::WeakInt, {v}, value);
 }
 
 }  // namespace whit

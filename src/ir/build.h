@@ -64,6 +64,15 @@ UOp expand(const UOp& x, std::span<const int64_t> dims);
 UOp permute(const UOp& x, std::span<const int64_t> axes);
 UOp pad(const UOp& x, std::span<const int64_t> before_after);
 UOp shrink(const UOp& x, std::span<const int64_t> begin_end);
+/// SHRINK and PAD with places and sizes (of the result) that may be symbolic.
+UOp shrink_to(const UOp& x, std::span<const Sint> begin, std::span<const Sint> size);
+UOp pad_to(const UOp& x, std::span<const Sint> before, std::span<const Sint> size);
+/// The part of a value as large as `shape` can be that counts.
+UOp sized(const UOp& most, const Shape& shape);
+/// x with its axes of symbolic size padded to the most that they can be.
+UOp whole(const UOp& x);
+/// Of an axis of a SHRINK or PAD: where x begins in the result (PAD) or the result in x (SHRINK), and the result's size.
+std::pair<Sint, Sint> box_of(const Node* n, size_t axis);
 UOp flip(const UOp& x, std::span<const int64_t> axes);
 UOp window(const UOp& x, int64_t axis, int64_t k, int64_t stride, int64_t dilation);
 UOp unwindow(const UOp& x, int64_t axis, int64_t n, int64_t stride, int64_t dilation);
@@ -72,5 +81,12 @@ UOp unshard(const UOp& x, int64_t axis, int64_t n_devices);
 UOp reduce_axes(const UOp& x, std::string_view monoid, std::span<const int64_t> axes);
 /// A scalar spread over a shape (RESHAPE to all ones, EXPAND).
 UOp broadcast_scalar(const UOp& scalar, std::span<const int64_t> dims);
+UOp broadcast_scalar(const UOp& scalar, const Shape& shape);
+inline UOp broadcast_scalar(const UOp& scalar, const Dims& dims) { return broadcast_scalar(scalar, std::span(dims)); }
+
+/// A named size between lo and hi whose value comes with the run. errors: Value when hi < lo
+UOp variable(std::string_view name, int64_t lo, int64_t hi);
+/// The variable with a value. errors: Assertion when it is out of bounds or `variable` is no VARIABLE
+UOp bind(const UOp& variable, int64_t value);
 
 }  // namespace whit

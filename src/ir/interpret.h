@@ -16,6 +16,9 @@ namespace whit {
 
 using VariableValues = std::unordered_map<std::string, int64_t>;
 
+/// A size with numbers in the place of BINDs and of the VARIABLEs that have a value.
+Sint with_values(const Sint& size, const VariableValues& variables = {});
+
 /// What a graph reads from outside: memory of BUFFERs and of PARAMs that no CALL binds. A STORE writes it too. A BUFFER
 /// without memory gets zeros for the time of the evaluation.
 struct HostInputs {

@@ -122,8 +122,36 @@ std::vector<std::byte> bytes_of(const Value& v) {
   return bytes;
 }
 
+// A SHRINK or PAD with symbolic axes. What is past x, or past the size that counts, is `outside`.
+Value boxed(const Node* n, const Value& x, const VariableValues& variables, Element outside) {
+  const bool pads = n->op == Op::Pad;
+  struct Axis {
+    int64_t begin, size;
+  };
+  SmallVec<Axis, 8> axes;
+  for (size_t a = 0; a < n->shape.size(); ++a) {
+    const auto [begin, size] = box_of(n, a);
+    axes.push_back(
+        {with_values(begin, variables).number(), with_values(pads ? size_of(x.shape, a) : size, variables).number()});
+  }
+  Value v = make_value(x.dtype, n->shape);
+  Walk walk(v);
+  for (Element& e : *v.data) {
+    int64_t from = x.offset;
+    bool inside = true;
+    for (size_t a = 0; a < axes.size(); ++a) {
+      const int64_t to = walk.at()[a], at = pads ? to - axes[a].begin : to + axes[a].begin;
+      inside &= 0 <= at && at < x.shape[a] && (pads ? at : to) < axes[a].size;
+      from += at * x.strides[a];
+    }
+    e = inside ? (*x.data)[static_cast<size_t>(from)] : outside;
+    walk.next();
+  }
+  return v;
+}
+
 // A movement op with shape `out`.
-Value move(const Node* n, const Value& x) {
+Value move(const Node* n, const Value& x, const VariableValues& variables, Element outside = {.i = 0}) {
   const auto a = n->arg.as_ints();
   Value v = x;
   v.shape = n->shape;
@@ -141,6 +169,7 @@ Value move(const Node* n, const Value& x) {
       for (size_t i = 0; i < a.size(); ++i) v.strides[i] = x.strides[static_cast<size_t>(a[i])];
       return v;
     case Op::Shrink:
+      if (n->n_src > 1) return boxed(n, x, variables, outside);
       for (size_t i = 0; i < v.strides.size(); ++i) v.offset += v.strides[i] * a[2 * i];
       return v;
     case Op::Flip:
@@ -158,6 +187,7 @@ Value move(const Node* n, const Value& x) {
       return v;
     }
     case Op::Pad: {
+      if (n->n_src > 1) return boxed(n, x, variables, outside);
       v = make_value(x.dtype, n->shape);
       for_each_element(x, [&](int64_t, const Walk& from) {
         int64_t to = 0;
@@ -390,7 +420,9 @@ class Evaluator {
     }
     target.positions = make_value(DType::Int64, n->shape);
     for (size_t i = 0; i < target.positions.data->size(); ++i) (*target.positions.data)[i].i = static_cast<int64_t>(i);
-    for (size_t i = views.size(); i-- > 0;) target.positions = move(views[i], target.positions);
+    // -1: outside of what counts
+    for (size_t i = views.size(); i-- > 0;)
+      target.positions = move(views[i], target.positions, inputs_.variables, {.i = -1});
     return target;
   }
 
@@ -403,7 +435,8 @@ class Evaluator {
     WHIT_CHECK(v.shape.empty() || v.shape == view->shape, "STORE of {} to {}", v.shape.str(), view->shape.str());
     Walk to(target.positions), from(v, target.positions.shape);
     for (int64_t i = 0, numel = target.positions.shape.numel(); i < numel; ++i, to.next(), from.next())
-      write_element(view->dtype, target.raw, target.positions.scalar(to.position()).i, v.scalar(from.position()));
+      if (const int64_t at = target.positions.scalar(to.position()).i; at >= 0)
+        write_element(view->dtype, target.raw, at, v.scalar(from.position()));
   }
 
   // The content of x's memory as it is now.
@@ -412,8 +445,9 @@ class Evaluator {
     const Target target = find_target(&frame, x);
     if (!target.root) return frame.values.at(x);
     Value v = make_value(n->dtype, n->shape);
-    for_each_element(target.positions, [&](int64_t i, const Walk& at) {
-      v[i] = element_of(read_element(n->dtype, target.raw, target.positions[at.position()].i));
+    for_each_element(target.positions, [&](int64_t i, const Walk& walk) {
+      if (const int64_t at = target.positions[walk.position()].i; at >= 0)
+        v[i] = element_of(read_element(n->dtype, target.raw, at));
     });
     return {v};
   }
@@ -448,12 +482,13 @@ class Evaluator {
         if (!n->arg.is_invalid()) v[0] = element_of(scalar_of(UOp(n)));
         return {v};
       }
+      case Op::Bind:
       case Op::Variable: {
-        const std::string variable(n->arg.at(0).as_str());
-        const auto it = inputs_.variables.find(variable);
-        WHIT_CHECK(it != inputs_.variables.end(), "variable {} has no value", variable);
+        const auto it = inputs_.variables.find(std::string(n->op == Op::Variable ? n->arg.at(0).as_str() : ""));
+        WHIT_CHECK(n->op == Op::Bind || it != inputs_.variables.end(), "variable {} has no value",
+                   n->arg.at(0).as_str());
         Value v = make_value(n->dtype, {});
-        (*v.data)[0] = element_of(Scalar::of(n->dtype, it->second));
+        v[0] = element_of(Scalar::of(n->dtype, n->op == Op::Bind ? n->arg.as_int() : it->second));
         return {v};
       }
       case Op::Lanes: {
@@ -504,7 +539,7 @@ class Evaluator {
       default:
         break;
     }
-    if (is_movement(n->op)) return {move(n, value(frame, src[0]))};
+    if (is_movement(n->op)) return {move(n, value(frame, src[0]), inputs_.variables)};
     WHIT_CHECK(is_elementwise(n->op), "{} cannot be evaluated in a tensor graph", name(n->op));
     return {elementwise(n, values_of(frame, src))};
   }
@@ -514,6 +549,17 @@ class Evaluator {
 };
 
 }  // namespace
+
+Sint with_values(const Sint& size, const VariableValues& variables) {
+  std::unordered_map<const Node*, UOp> map;
+  for (const Node* n : toposort(size.uop())) {
+    if (n->op == Op::Bind) map.emplace(n, idx(n->arg.as_int()));
+    if (n->op != Op::Variable) continue;
+    const auto it = variables.find(std::string(n->arg.at(0).as_str()));
+    if (it != variables.end()) map.emplace(n, idx(it->second));
+  }
+  return substitute(size.uop(), map);
+}
 
 std::vector<HostTensor> evaluate_tensor(std::span<const UOp> roots, const HostInputs& inputs) {
   Frame top;

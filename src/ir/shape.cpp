@@ -33,22 +33,45 @@ Shape elementwise(Op op, std::span<const UOp> src) {
   return common ? *common : Shape();
 }
 
-Shape movement(Op op, const Shape& in, const Arg& arg) {
+// `dims` with the symbols of the axes of `in` that an op leaves alone: axis i shows axis from(i), a fresh one where that
+// is past the rank.
+template <class From>
+Shape carried(const Dims& dims, const Shape& in, From&& from) {
+  if (!in.is_symbolic()) return dims;
+  SmallVec<const Node*, 8> symbols;
+  for (size_t i = 0; i < dims.size(); ++i) symbols.push_back(from(i) < in.size() ? in.symbol(from(i)) : nullptr);
+  return Shape(dims, symbols);
+}
+size_t same_axis(size_t i) { return i; }
+
+void check_number(Op op, const Shape& in, size_t axis) {
+  WHIT_USER(!in.symbol(axis), NotImplemented, "{} over axis {} of shape {}, whose size is symbolic", name(op), axis,
+            in.str());
+}
+
+Shape reshaped(const Shape& in, std::span<const int64_t> dims) {
+  const Shape s(dims);
+  WHIT_CHECK(s.numel() == in.numel() && !has_negative(dims), "RESHAPE of {} to {}", in.str(), s.str());
+  const std::optional<Shape> out = reshaped_sizes(in, dims);
+  WHIT_USER(out, NotImplemented, "RESHAPE of {} to {} joins or splits an axis whose size is symbolic", in.str(),
+            s.str());
+  return *out;
+}
+
+Shape movement(Op op, std::span<const UOp> src, const Arg& arg) {
+  const Shape& in = src[0].shape();
   const auto a = arg.as_ints();
   Dims out(in.begin(), in.end());
   switch (op) {
-    case Op::Reshape: {
-      Shape s(a);
-      WHIT_CHECK(s.numel() == in.numel() && !has_negative(a), "RESHAPE of {} to {}", in.str(), s.str());
-      return s;
-    }
+    case Op::Reshape:
+      return reshaped(in, a);
     case Op::Expand: {
       WHIT_CHECK(a.size() == in.size(), "EXPAND of {} to rank {}", in.str(), a.size());
       for (size_t i = 0; i < a.size(); ++i) {
         WHIT_CHECK(in[i] == a[i] || in[i] == 1, "EXPAND of {} axis {} to {}", in.str(), i, a[i]);
         out[i] = a[i];
       }
-      return out;
+      return carried(out, in, same_axis);
     }
     case Op::Permute:
       WHIT_CHECK(a.size() == in.size(), "PERMUTE of rank {} by {} axes", in.size(), a.size());
@@ -58,12 +81,25 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
                    Shape(a).str());
         out[i] = in[from];
       }
-      return out;
+      return carried(out, in, [&](size_t i) { return static_cast<size_t>(a[i]); });
     case Op::Pad:
-    case Op::Shrink:
+    case Op::Shrink: {
       WHIT_CHECK(a.size() == 2 * in.size(), "{} of rank {} with {} numbers", name(op), in.size(), a.size());
+      SmallVec<const Node*, 8> symbols;
+      size_t next = 1;
       for (size_t i = 0; i < in.size(); ++i) {
         const int64_t x = a[2 * i], y = a[2 * i + 1];
+        if (x == -1) {
+          WHIT_CHECK(
+              next + 1 < src.size() && src[next].vmin() >= 0 && src[next + 1].vmin() >= 0 && src[next + 1].vmax() <= y,
+              "{} of axis {} to a size of {} at most", name(op), i, y);
+          out[i] = y;
+          symbols.push_back(src[next + 1].is_const() && src[next + 1].vmin() == y ? nullptr : src[next + 1].node());
+          next += 2;
+          continue;
+        }
+        symbols.push_back(in.symbol(i));
+        if (y != (op == Op::Pad ? 0 : in[i]) || x != 0) check_number(op, in, i);
         if (op == Op::Pad) {
           WHIT_CHECK(x >= 0 && y >= 0, "PAD axis {} by {} and {}", i, x, y);
           out[i] = add(in[i], add(x, y));
@@ -72,19 +108,24 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
           out[i] = y - x;
         }
       }
-      return out;
+      WHIT_CHECK(next == src.size(), "{} with {} sources, expected {}", name(op), src.size(), next);
+      return Shape(out, symbols);
+    }
     case Op::Flip:
-      for (const int64_t axis : a)
+      for (const int64_t axis : a) {
         WHIT_CHECK(static_cast<size_t>(axis) < in.size(), "FLIP of {} axis {}", in.str(), axis);
+        check_number(op, in, static_cast<size_t>(axis));
+      }
       return in;
     case Op::Window: {
       WHIT_CHECK(a.size() == 4, "WINDOW with {} numbers", a.size());
       const size_t axis = static_cast<size_t>(a[0]);
       WHIT_CHECK(axis < in.size() && a[1] > 0 && a[2] > 0 && a[3] > 0 && in[axis] > mul(a[3], a[1] - 1),
                  "WINDOW of {} axis {} size {} stride {} dilation {}", in.str(), axis, a[1], a[2], a[3]);
+      check_number(op, in, axis);
       out[axis] = (in[axis] - a[3] * (a[1] - 1) - 1) / a[2] + 1;
       out.push_back(a[1]);
-      return out;
+      return carried(out, in, same_axis);
     }
     case Op::Unwindow: {
       WHIT_CHECK(a.size() == 4, "UNWINDOW with {} numbers", a.size());
@@ -92,17 +133,20 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
       WHIT_CHECK(a[0] >= 0 && axis + 1 < in.size() && a[2] > 0 && a[3] > 0 &&
                      add(mul(in[axis] - 1, a[2]), mul(in.back() - 1, a[3])) < a[1],
                  "UNWINDOW of {} axis {} to size {} stride {} dilation {}", in.str(), a[0], a[1], a[2], a[3]);
+      check_number(op, in, axis);
+      check_number(op, in, in.size() - 1);
       out[axis] = a[1];
       out.pop_back();
-      return out;
+      return carried(out, in, same_axis);
     }
     case Op::Shard:
     case Op::Unshard: {
       const size_t axis = static_cast<size_t>(a[0]);
       WHIT_CHECK(a.size() == 2 && axis < in.size() && a[1] > 1 && (op == Op::Unshard || in[axis] % a[1] == 0),
                  "{} of {} axis {} by {}", name(op), in.str(), a[0], a[1]);
+      check_number(op, in, axis);
       out[axis] = op == Op::Shard ? in[axis] / a[1] : mul(in[axis], a[1]);
-      return out;
+      return carried(out, in, same_axis);
     }
     default:
       raise(ErrorKind::Internal, "not a unary movement op");
@@ -110,6 +154,20 @@ Shape movement(Op op, const Shape& in, const Arg& arg) {
 }
 
 }  // namespace
+
+std::optional<Shape> reshaped_sizes(const Shape& in, std::span<const int64_t> dims) {
+  SmallVec<const Node*, 8> symbols(dims.size(), nullptr);
+  int64_t before = 1;
+  for (size_t i = 0; in.is_symbolic() && i < in.size(); before *= in[i++]) {
+    if (!in.symbol(i)) continue;
+    int64_t n = 1;
+    size_t k = 0;
+    while (k < dims.size() && (n != before || dims[k] != in[i])) n *= dims[k++];
+    if (k == dims.size()) return {};
+    symbols[k] = in.symbol(i);
+  }
+  return Shape(dims, symbols);
+}
 
 Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) {
   switch (op) {
@@ -143,6 +201,7 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
                  "CONST {} with an argument of another kind", name(dtype));
       return Shape();
     case Op::Variable:
+    case Op::Bind:
     case Op::Range:
       return Shape();
     case Op::Bitcast: {
@@ -152,8 +211,9 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       Dims d(in.begin(), in.end());
       WHIT_CHECK(to != 0 && mul(d.back(), from) % to == 0, "BITCAST of {} {} to {}", in.str(), name(src[0].dtype()),
                  name(dtype));
+      check_number(op, in, in.size() - 1);
       d.back() = d.back() * from / to;
-      return d;
+      return carried(d, in, same_axis);
     }
     case Op::Contiguous:
     case Op::ContiguousBackward:
@@ -169,17 +229,24 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       d.append(src[0].shape().begin(), src[0].shape().end());
       for (const UOp& s : src)
         WHIT_CHECK(s.shape() == src[0].shape(), "STACK of {} and {}", src[0].shape().str(), s.shape().str());
-      return d;
+      return carried(d, src[0].shape(), [](size_t i) { return i - 1; });
     }
     case Op::Gather: {
       Dims d(src[1].shape().begin(), src[1].shape().end());
       WHIT_CHECK(!src[0].shape().empty(), "GATHER from a scalar");
+      const size_t rank = d.size();
       d.append(src[0].shape().begin() + 1, src[0].shape().end());
-      return d;
+      if (!src[0].shape().is_symbolic()) return carried(d, src[1].shape(), same_axis);
+      check_number(op, src[0].shape(), 0);
+      WHIT_USER(!src[1].shape().is_symbolic(), NotImplemented, "GATHER from {} by {}: both have a symbolic size",
+                src[0].shape().str(), src[1].shape().str());
+      return carried(d, src[0].shape(), [&](size_t i) { return i < rank ? SIZE_MAX : i - rank + 1; });
     }
     case Op::Scatter: {
       Dims want(src[1].shape().begin(), src[1].shape().end());
       want.append(src[0].shape().begin() + 1, src[0].shape().end());
+      for (const UOp& s : src)
+        for (size_t i = 0; i < s.shape().size(); ++i) check_number(op, s.shape(), i);
       WHIT_CHECK(src[2].shape() == Shape(want), "SCATTER of {} by {} into {}", src[2].shape().str(),
                  src[1].shape().str(), src[0].shape().str());
       return src[0].shape();
@@ -192,9 +259,10 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
         const int64_t axis = arg.int_at(i);
         WHIT_CHECK(axis >= 0 && static_cast<size_t>(axis) < d.size(), "REDUCE axis {} of {}", axis,
                    src[0].shape().str());
+        check_number(op, src[0].shape(), static_cast<size_t>(axis));
         d[static_cast<size_t>(axis)] = 1;
       }
-      return d;
+      return carried(d, src[0].shape(), same_axis);
     }
     case Op::Stage:
       return src[0].shape();
@@ -223,7 +291,7 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
     default:
       break;
   }
-  if (is_movement(op)) return movement(op, src[0].shape(), arg);
+  if (is_movement(op)) return movement(op, src, arg);
   WHIT_CHECK(is_elementwise(op), "no shape rule for {}", name(op));
   return elementwise(op, src);
 }

@@ -356,6 +356,32 @@ std::string to_text(std::span<const UOp> roots) {
 
 std::string to_text(const UOp& root) { return to_text(std::span(&root, 1)); }
 
+std::string to_formula(const UOp& u) {
+  constexpr std::pair<Op, const char*> kInfix[] = {
+      {Op::Add, "+"},   {Op::Sub, "-"},    {Op::Mul, "*"},    {Op::FloorDiv, "//"}, {Op::FloorMod, "%"}, {Op::And, "&"},
+      {Op::CmpLt, "<"}, {Op::CmpNe, "!="}, {Op::CmpEq, "=="}, {Op::Or, "|"},        {Op::Xor, "^"}};
+  std::unordered_map<const Node*, std::string> texts;
+  for (const Node* n : toposort(u)) {
+    std::string& text = texts[n];
+    const auto infix =
+        std::find_if(std::begin(kInfix), std::end(kInfix), [&](const auto& i) { return i.first == n->op; });
+    if (n->op == Op::Const) {
+      text = to_text(n->arg);
+    } else if (n->op == Op::Variable) {
+      text = n->arg.at(0).as_str();
+    } else if (n->op == Op::Bind) {
+      text = texts[n->src()[0]];
+    } else if (infix != std::end(kInfix)) {
+      text = "(" + texts[n->src()[0]] + infix->second + texts[n->src()[1]] + ")";
+    } else {
+      for (const Node* s : n->src()) text += (text.empty() ? "" : ", ") + texts[s];
+      text = fmt::format("{}({})", name(n->op), text);
+    }
+  }
+  const std::string& all = texts[u.node()];
+  return all[0] == '(' ? all.substr(1, all.size() - 2) : all;
+}
+
 std::string to_text(const Arg& arg) {
   std::string out;
   append_arg(out, arg);

@@ -22,6 +22,8 @@ namespace whit {
 std::string to_text(const UOp& root);
 std::string to_text(std::span<const UOp> roots);
 std::string to_text(const Arg& arg);
+/// A scalar expression as people write it, "i*2+1"; a BIND reads as its VARIABLE.
+std::string to_formula(const UOp& u);
 
 /// Reads the form that to_text writes; blank lines are skipped and names may be words (%acc).
 /// errors: Value, with line, column and what was expected

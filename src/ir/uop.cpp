@@ -8,6 +8,7 @@
 #include "base/block_pool.h"
 #include "base/text.h"
 #include "ir/remake.h"
+#include "ir/text.h"
 
 namespace whit {
 namespace {
@@ -350,6 +351,30 @@ UOp UOp::with_src(std::span<const UOp> src) const {
   bool same = src.size() == n_->n_src;
   for (size_t i = 0; same && i < src.size(); ++i) same = src[i].node() == n_->src_begin()[i];
   return same ? *this : make(op(), dtype(), src, arg());
+}
+
+UOp with_first_src(const Node* n, const UOp& x) {
+  auto src = UOp(n).srcs();
+  src[0] = x;
+  return UOp::make(n->op, is_movement(n->op) ? x.dtype() : n->dtype, src, n->arg);
+}
+
+Sint::Sint(const UOp& u) : max_(u.vmax()) {
+  WHIT_USER(u.dtype() == DType::WeakInt && u.shape().empty(), Type, "a size of {} and shape {}; expected an integer",
+            name(u.dtype()), u.shape().str());
+  if (u.vmin() != u.vmax()) symbol_ = u;
+}
+int64_t Sint::number() const {
+  WHIT_USER(!symbol_, Value, "the size {} is symbolic; expected a number", str());
+  return max_;
+}
+UOp Sint::uop() const { return symbol_ ? symbol_ : UOp::make(Op::Const, DType::WeakInt, {}, max_); }
+std::string Sint::str() const { return symbol_ ? to_formula(symbol_) : fmt::format("{}", max_); }
+
+Sints sizes_of(const Shape& s) {
+  Sints out;
+  for (size_t i = 0; i < s.size(); ++i) out.push_back(size_of(s, i));
+  return out;
 }
 
 const Key128& UOp::key() const {

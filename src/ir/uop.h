@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -131,6 +132,32 @@ class UOp {
   const Node* n_ = nullptr;
 };
 
+/// A size or a place on an axis: a number, or a scalar expression of the index type over VARIABLEs.
+class Sint {
+ public:
+  Sint(int v) : max_(v) {}
+  Sint(int64_t v) : max_(v) {}
+  /// errors: Type for another dtype than the index type
+  Sint(const UOp& expression);
+  bool is_symbolic() const { return static_cast<bool>(symbol_); }
+  int64_t min() const { return symbol_ ? symbol_.vmin() : max_; }
+  /// The number, or the most that the expression can be.
+  int64_t max() const { return max_; }
+  /// errors: Value when it is an expression
+  int64_t number() const;
+  UOp uop() const;
+  bool operator==(const Sint&) const = default;
+  std::string str() const;
+
+ private:
+  int64_t max_;
+  UOp symbol_{};
+};
+using Sints = SmallVec<Sint, 4>;
+/// The size of an axis, and all sizes.
+inline Sint size_of(const Shape& s, size_t axis) { return s.symbol(axis) ? Sint(UOp(s.symbol(axis))) : Sint(s[axis]); }
+Sints sizes_of(const Shape& s);
+
 using NodeList = std::vector<const Node*>;
 
 /// The nodes below `roots`, sources before users, each once. `sources(n)` is the first source of n that is visited and the
@@ -170,6 +197,9 @@ NodeList toposort(const UOp& root, bool (*enter)(const Node*) = nullptr);
 /// The same without the bodies of CALLs.
 NodeList toposort_outside_calls(std::span<const UOp> roots);
 
+/// n with another first source.
+UOp with_first_src(const Node* n, const UOp& x);
+
 /// Replaces nodes by others, everywhere below `root`, once (replacements are not entered again).
 UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map);
 
@@ -195,6 +225,9 @@ void set_realized(const UOp& u, UOp where);
 
 namespace detail {
 // ir/shape.cpp and ir/bounds.cpp
+/// What RESHAPE makes of sizes: a symbolic axis stays an axis of its own, with as many elements before and after it. None
+/// where it would be joined or split.
+std::optional<Shape> reshaped_sizes(const Shape& in, std::span<const int64_t> dims);
 Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg);
 void infer_bounds(Op op, DType dtype, std::span<const UOp> src, const Arg& arg, int64_t* vmin, int64_t* vmax);
 }  // namespace detail

@@ -26,11 +26,11 @@ constexpr OpSet kSameAsFirst = kMovement | OpSet{Op::Contiguous, Op::ContiguousB
                                                  Op::Stage,      Op::Vec,
                                                  Op::Lane,       Op::Fold};
 
-constexpr OpSet kTensorOps =
-    kElementwise | kMovement | OpSet{Op::Const,   Op::Buffer, Op::Param,  Op::Variable,   Op::Lanes,
-                                     Op::Detach,  Op::Copy,   Op::Gather, Op::Contiguous, Op::ContiguousBackward,
-                                     Op::Scatter, Op::Reduce, Op::Store,  Op::After,      Op::Sink,
-                                     Op::Call,    Op::Tuple,  Op::Linear, Op::GetTuple,   Op::Program};
+constexpr OpSet kTensorOps = kElementwise | kMovement | OpSet{Op::Bind} |
+                             OpSet{Op::Const,   Op::Buffer, Op::Param,  Op::Variable,   Op::Lanes,
+                                   Op::Detach,  Op::Copy,   Op::Gather, Op::Contiguous, Op::ContiguousBackward,
+                                   Op::Scatter, Op::Reduce, Op::Store,  Op::After,      Op::Sink,
+                                   Op::Call,    Op::Tuple,  Op::Linear, Op::GetTuple,   Op::Program};
 constexpr OpSet kKernelOps = kElementwise | OpSet{Op::Const, Op::Param, Op::Variable, Op::Range, Op::Reduce, Op::Store,
                                                   Op::After, Op::Index, Op::Load,     Op::Stage, Op::End,    Op::Sink};
 constexpr OpSet kProgramOps =
@@ -149,6 +149,12 @@ constexpr Rule kArguments[] = {
     {"variable-arg", kAnyLevel, Op::Variable,
      HOLDS(is_list(n->arg, 3) && n->arg.at(0).kind() == Arg::Kind::Str && n->arg.int_at(1) <= n->arg.int_at(2)),
      "its argument must be {\"name\", min, max} with min <= max"},
+    {"bind-arg", kTensor, Op::Bind,
+     [](const Node* n) {
+       return src(n, 0)->op == Op::Variable && n->arg.is_int() && n->vmin <= n->arg.as_int() &&
+              n->arg.as_int() <= n->vmax;
+     },
+     "it is for a VARIABLE, with a value between its bounds"},
     {"range-arg", kKernel | kProgram, Op::Range,
      HOLDS(n->arg.kind() == Arg::Kind::Ints && n->arg.as_ints().size() == 3 && n->arg.int_at(1) >= 0 &&
            n->arg.int_at(1) < kNumAxisTypes && n->arg.int_at(2) >= 0),

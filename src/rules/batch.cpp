@@ -52,7 +52,9 @@ UOp elementwise(const Row& r) {
     if (r.has_axis[i] && from.empty() && !shape.empty()) {
       Dims ones(shape.size() + 1, 1);
       ones[0] = r.n;
-      x = expand(reshape(x, ones), with_front(r.n, shape));
+      Sints sizes = sizes_of(shape), begin(shape.size() + 1, 0);
+      sizes.insert(sizes.begin(), r.n);
+      x = shrink_to(expand(reshape(x, ones), with_front(r.n, shape)), begin, sizes);
     }
     src.push_back(std::move(x));
   }
@@ -227,6 +229,14 @@ UOp tracer(DType dtype, std::span<const int64_t> dims, std::string_view device) 
   const int64_t id = -buffer_id(buffer(DType::Bool, 0, "").node());
   const UOp leaf = UOp::make(Op::Buffer, dtype, {}, Arg::list({id, device, Shape(dims).numel()}));
   return UOp::make(Op::Reshape, dtype, {leaf}, Arg(dims));
+}
+
+UOp tracer(const UOp& like) {
+  WHIT_USER(!like.shape().is_symbolic(), NotImplemented,
+            "a transform of a function with a value of shape {}; expected "
+            "sizes that are numbers",
+            like.shape().str());
+  return tracer(like.dtype(), like.shape(), device_name(like->device));
 }
 
 void replace_tracer(Replacements& map, const UOp& tracer, const UOp& value) {

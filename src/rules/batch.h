@@ -14,7 +14,8 @@ bool has_batch_rule(Op op);
 /// A stand-in for a value while a function is traced: RESHAPE of a BUFFER that can have no memory. Builders look through
 /// a RESHAPE, so what is replaced later is the BUFFER.
 UOp tracer(DType dtype, std::span<const int64_t> dims, std::string_view device);
-inline UOp tracer(const UOp& like) { return tracer(like.dtype(), like.shape(), device_name(like->device)); }
+/// errors: NotImplemented for a shape with symbolic sizes
+UOp tracer(const UOp& like);
 /// cost: linear in the graph
 bool has_tracer(const UOp& graph);
 

@@ -54,7 +54,7 @@ UOp fit(const UOp& g, const Shape& want) {
   if (g.shape().empty()) return broadcast_scalar(g, want);
   Dims axes;
   for (size_t i = 0; i < g.shape().size(); ++i) axes.push_back(static_cast<int64_t>(i));
-  return shaped(sum_axes(g, axes), Dims());
+  return shaped(sum_axes(whole(g), axes), Dims());
 }
 
 // ---- elementwise
@@ -182,7 +182,7 @@ UOp rebuild(const UOp& chain, const UOp& from, const UOp& to) {
   std::vector<const Node*> links;
   for (const Node* k = chain.node(); k != from.node(); k = k->src_begin()[0]) links.push_back(k);
   UOp out = to;
-  for (size_t i = links.size(); i-- > 0;) out = UOp::make(links[i]->op, to.dtype(), {out}, links[i]->arg);
+  for (size_t i = links.size(); i-- > 0;) out = with_first_src(links[i], out);
   return out;
 }
 
@@ -250,8 +250,8 @@ constexpr Row kRows[] = {
 };
 
 // Ops that are flat or integer everywhere, or stop gradients on purpose.
-constexpr OpSet kStops{Op::Const, Op::Buffer, Op::Param, Op::Variable, Op::Lanes,   Op::Detach,
-                       Op::CmpLt, Op::CmpNe,  Op::CmpEq, Op::Bitcast,  Op::Threefry};
+constexpr OpSet kStops{Op::Const,  Op::Buffer, Op::Param, Op::Variable, Op::Bind,    Op::Lanes,
+                       Op::Detach, Op::CmpLt,  Op::CmpNe, Op::CmpEq,    Op::Bitcast, Op::Threefry};
 
 struct CustomGradients {
   std::mutex mutex;
@@ -316,10 +316,9 @@ UOp transpose_movement(const UOp& n, const UOp& g) {
     }
     case Op::Pad:
     case Op::Shrink: {
-      Dims pairs(n.arg().as_ints());
-      for (size_t i = 0; i < in.size(); ++i)
-        pairs[2 * i + 1] = n.op() == Op::Pad ? pairs[2 * i] + in[i] : in[i] - pairs[2 * i + 1];
-      return n.op() == Op::Pad ? shrink(g, pairs) : pad(g, pairs);
+      Sints begin;
+      for (size_t i = 0; i < in.size(); ++i) begin.push_back(box_of(n.node(), i).first);
+      return n.op() == Op::Pad ? shrink_to(g, begin, sizes_of(in)) : pad_to(g, begin, sizes_of(in));
     }
     case Op::Flip:
       return flip(g, n.arg().as_ints());

@@ -104,11 +104,11 @@ UOp and_gate(const UOp& a, const UOp& b) {
   return a & b;
 }
 
-UOp in_range(const UOp& e, int64_t lo, int64_t hi) {
+UOp in_range(const UOp& e, int64_t lo, const Sint& hi) {
   UOp gate;
   // The smallest int64 has no negative, which the comparison may be turned into.
   if (e.vmin() < lo) gate = ge(e.vmin() == INT64_MIN ? alu(Op::Max, {e, idx(lo - 1)}) : e, lo);
-  if (e.vmax() >= hi) gate = and_gate(gate, lt(e, hi));
+  if (e.vmax() >= hi.min()) gate = and_gate(gate, lt(e, hi.uop()));
   return gate;
 }
 
@@ -151,7 +151,8 @@ Index source_index(const Node* n, std::span<const UOp> index) {
       for (size_t i = 0; i < in.size(); ++i) out[static_cast<size_t>(arg[i])] = index[i];
       return out;
     case Op::Shrink:
-      for (size_t i = 0; i < in.size(); ++i) out[i] = add_index(index[i], arg[2 * i]);
+      for (size_t i = 0; i < in.size(); ++i)
+        out[i] = n->n_src == 1 ? add_index(index[i], arg[2 * i]) : add_index(index[i], box_of(n, i).first.uop());
       return out;
     case Op::Flip:
       for (const int64_t a : arg) {

@@ -27,7 +27,7 @@ Index reshape_index(std::span<const UOp> index, std::span<const int64_t> from, s
 /// a AND b; null means true.
 UOp and_gate(const UOp& a, const UOp& b);
 /// lo <= e < hi; null when that is known to hold.
-UOp in_range(const UOp& e, int64_t lo, int64_t hi);
+UOp in_range(const UOp& e, int64_t lo, const Sint& hi);
 /// True when every condition of `part` is one of `whole`.
 bool gate_implies(const UOp& whole, const UOp& part);
 

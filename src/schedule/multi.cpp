@@ -145,7 +145,7 @@ int64_t moved_axis(const Node* n, int64_t axis, int64_t n_devices) {
       stays = arg[2 * a] == 0 && arg[2 * a + 1] == 0;
       break;
     case Op::Shrink:
-      stays = n->shape[a] == in[a];
+      stays = n->shape[a] == in[a] && arg[2 * a] == 0;
       break;
     case Op::Flip:
       stays = named == arg.end();
@@ -298,7 +298,10 @@ class Split {
 
   static UOp again(const Node* n, std::span<const UOp> src, const Arg& arg) {
     if (n->op == Op::Reshape) return reshape(src[0], arg.as_ints());
-    return UOp::make(n->op, n->dtype, src, arg);
+    if (n->n_src == 1 || (n->op != Op::Shrink && n->op != Op::Pad)) return UOp::make(n->op, n->dtype, src, arg);
+    std::vector<UOp> sizes = UOp(n).srcs();  // places and sizes are of no device
+    sizes[0] = src[0];
+    return UOp::make(n->op, n->dtype, sizes, arg);
   }
 
   static Shards cut(const Shards& x, int64_t axis, const Devices& devices) {
@@ -396,12 +399,12 @@ std::vector<UOp> buffer_parts(const UOp& b) {
   return *parts;
 }
 
-UOp view_of_parts(const UOp& b, std::span<const int64_t> dims, int64_t axis) {
-  if (axis < 0) return reshape(b, dims);
+UOp view_of_parts(const UOp& b, const Shape& shape, int64_t axis) {
+  Dims own(shape.begin(), shape.end());
   const auto n = static_cast<int64_t>(devices_of(b->device).size());
-  Dims own(dims.begin(), dims.end());
-  own[static_cast<size_t>(axis)] /= n;
-  return unshard(reshape(b, own), axis, n);
+  if (axis >= 0) own[static_cast<size_t>(axis)] /= n;
+  const UOp part = reshape(b, own);
+  return sized(axis < 0 ? part : unshard(part, axis, n), shape);
 }
 
 UOp join_buffers(std::span<const UOp> parts) {

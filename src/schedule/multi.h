@@ -34,8 +34,8 @@ int64_t shard_axis(const UOp& x);
 
 /// The BUFFERs, one a device, that a BUFFER on several devices stands for; of another one, itself.
 std::vector<UOp> buffer_parts(const UOp& buffer);
-/// The value of shape `dims` whose parts, cut along `axis` (-1: whole ones), a BUFFER holds.
-UOp view_of_parts(const UOp& buffer, std::span<const int64_t> dims, int64_t axis);
+/// The value of a shape whose parts, cut along `axis` (-1: whole ones), a BUFFER holds.
+UOp view_of_parts(const UOp& buffer, const Shape& shape, int64_t axis);
 /// A fresh BUFFER that stands for such; one alone is that itself.
 UOp join_buffers(std::span<const UOp> parts);
 

@@ -181,7 +181,12 @@ Rangeify::Place Rangeify::place_of(int32_t view, int32_t base, std::span<const U
   while (p.base != base) {
     const Node* n = node(p.base);
     WHIT_CHECK(is_view(n) && n->op != Op::Pad && n->op != Op::Unwindow, "a view of memory through {}", name(n->op));
-    p.index = source_index(n, p.index);
+    Index below = source_index(n, p.index);
+    // The loops go to the most that a symbolic size can be.
+    for (size_t a = 0; n->op == Op::Shrink && a < below.size(); ++a)
+      if (n->shape.symbol(a)) p.gate = and_gate(p.gate, in_range(p.index[a], 0, size_of(n->shape, a)));
+    if (n->op == Op::Shrink) p.gate = and_gate(p.gate, bounds_gate(n, below));
+    p.index = std::move(below);
     p.base = src(p.base, 0);
   }
   return p;
@@ -212,7 +217,7 @@ void Rangeify::visit_after(int32_t i) {
     UOp flat = flat_index(p.base, p.index);
     const bool scalar = node(value)->shape.empty();
     nests_[nest].instance = want(value, nest, nests_[nest].scope, scalar ? std::span<const UOp>() : index, {});
-    state_stores_.push_back({nest, states[d - 1], value, std::move(flat), {}});
+    state_stores_.push_back({nest, states[d - 1], value, std::move(flat), p.gate});
   }
 }
 
@@ -280,6 +285,14 @@ int32_t Rangeify::materialised_relu(int32_t i) const {
   return r != relu_of_.end() && own_nest_[r->second] >= 0 ? r->second : -1;
 }
 
+// Of a symbolic SHRINK: the loops go to the most that a size can be, which may be past the end of its source.
+UOp Rangeify::bounds_gate(const Node* n, std::span<const UOp> source) {
+  UOp gate;
+  for (size_t a = 0; n->n_src > 1 && a < source.size(); ++a)
+    if (n->arg.int_at(2 * a) == -1) gate = and_gate(gate, in_range(source[a], 0, n->src()[0]->shape[a]));
+  return gate;
+}
+
 UOp Rangeify::fresh_range(int32_t nest, int64_t size) {
   return range(size, nests_[nest].next_range++, AxisType::Reduce);
 }
@@ -311,14 +324,20 @@ void Rangeify::expand(int32_t k) {
                          : want(j, in.nest, scope, node(j)->shape.empty() ? std::span<const UOp>() : index, gate));
   };
   switch (n->op) {
+    case Op::Shrink: {
+      const Index index = source_index(n, at);
+      ask(0, in.scope, index, and_gate(in.gate, bounds_gate(n, index)));
+      break;
+    }
     case Op::Pad: {
       Index index;
       UOp inside;
       const auto arg = n->arg.as_ints();
       const Shape& shape = n->src()[0]->shape;
       for (size_t a = 0; a < at.size(); ++a) {
-        index.push_back(add_index(at[a], -arg[2 * a]));
-        if (arg[2 * a] != 0 || arg[2 * a + 1] != 0) inside = and_gate(inside, in_range(index[a], 0, shape[a]));
+        index.push_back(n->n_src == 1 ? add_index(at[a], -arg[2 * a])
+                                      : add_index(at[a], mul_index(box_of(n, a).first.uop(), -1)));
+        if (arg[2 * a] != 0 || arg[2 * a + 1] != 0) inside = and_gate(inside, in_range(index[a], 0, size_of(shape, a)));
       }
       own.push_back(inside);
       ask(0, in.scope, index, and_gate(in.gate, inside));

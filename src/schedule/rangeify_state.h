@@ -154,6 +154,7 @@ class Rangeify {
   UOp flat_index(int32_t i, std::span<const UOp> index) const;
   int32_t materialised_relu(int32_t i) const;
 
+  static UOp bounds_gate(const Node* n, std::span<const UOp> source);
   UOp fresh_range(int32_t nest, int64_t size);
   void expand(int32_t k);
 

@@ -140,7 +140,7 @@ Tensor Tensor::where(const Tensor& x, const Tensor& y) const {
   WHIT_USER(dtype() == DType::Bool, Runtime, "[where] the condition is {}; expected bool", name(dtype()));
   std::vector<UOp> s = broadcasted("where", {&x, &y});
   const Shape xs = s[0].shape().empty() ? s[1].shape() : s[0].shape();
-  const Dims dims = broadcast_shapes("where", {&shape(), &xs});
+  const Shape dims = broadcast_shapes("where", {&shape(), &xs});
   UOp c = uop();
   if (!c.shape().empty()) c = broadcast_to(c, dims);
   for (UOp& u : s)

@@ -63,6 +63,8 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   must_be_defined("conv2d", weight);
   WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion,
             "[conv2d] input {} and weight {}; expected equal ranks of at least 3", shape().str(), weight.shape().str());
+  if (shape().is_symbolic())
+    return row_by_row("conv2d", *this, 1, [&](const Tensor& x) { return x.conv2d(weight, bias, o); });
   const size_t n = ndim() - 2;
   const int64_t batch = shape()[0], cin = weight.shape()[1], cout = weight.shape()[0], groups = o.groups;
   WHIT_USER(
@@ -112,6 +114,9 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
   WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion,
             "[conv_transpose2d] input {} and weight {}; expected equal ranks of at least 3", shape().str(),
             weight.shape().str());
+  if (shape().is_symbolic())
+    return row_by_row("conv_transpose2d", *this, 1,
+                      [&](const Tensor& x) { return x.conv_transpose2d(weight, bias, o); });
   const size_t n = ndim() - 2;
   const int64_t groups = o.groups, cin = weight.shape()[0], cout = weight.shape()[1];
   WHIT_USER(groups > 0 && cin == shape()[1] && cin % groups == 0, Assertion,
@@ -135,7 +140,7 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
     if (stride[i] == 1) continue;
     const size_t axis = 2 + i;
     const int64_t size = x.shape()[axis];
-    std::vector<std::optional<std::pair<int64_t, int64_t>>> p(x.ndim() + 1);
+    std::vector<AxisPair> p(x.ndim() + 1);
     p[axis + 1] = std::pair<int64_t, int64_t>(0, stride[i] - 1);
     x = x.unsqueeze(static_cast<int64_t>(axis) + 1).pad_axes(p);
     Dims dims(x.shape().begin(), x.shape().end());
@@ -205,6 +210,8 @@ Tensor pad_with(const Tensor& x, const Dims& pads, const UOp& value) {
 
 Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
   const PoolSizes s = pool_sizes("avg_pool2d", *this, o);
+  if (shape().is_symbolic())
+    return row_by_row("avg_pool2d", *this, ndim() - s.n, [&](const Tensor& x) { return x.avg_pool2d(o); });
   const Dims pads = o.ceil_mode ? ceil_pads(*this, s) : s.pads;
   const Tensor x = to_float_dtype(*this);
   const Tensor w = detail::pool("avg_pool2d", x.pad(pads), s.k, s.stride, s.dilation);
@@ -227,6 +234,8 @@ Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
 
 Tensor Tensor::max_pool2d(const PoolOptions& o) const {
   const PoolSizes s = pool_sizes("max_pool2d", *this, o);
+  if (shape().is_symbolic())
+    return row_by_row("max_pool2d", *this, ndim() - s.n, [&](const Tensor& x) { return x.max_pool2d(o); });
   const UOp lowest = constant_of(monoid_identity("max", dtype()));
   const Tensor x = pad_with(*this, o.ceil_mode ? ceil_pads(*this, s) : s.pads, lowest);
   const Tensor w = detail::pool("max_pool2d", x, s.k, s.stride, s.dilation);

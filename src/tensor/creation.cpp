@@ -13,7 +13,8 @@ namespace {
 UOp lanes(int64_t n) { return UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(n)); }
 
 void check_sizes(const char* op, const IntList& shape) {
-  for (const int64_t d : shape) WHIT_USER(d >= 0, Value, "[{}] negative size in shape {}", op, dims_str(shape));
+  for (size_t i = 0; i < shape.size(); ++i)
+    WHIT_USER(shape.at(i).min() >= 0, Value, "[{}] negative size in shape {}", op, shape.str());
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ TensorOptions detail::like(const char* op, const Tensor& x, const TensorOptions&
 Tensor Tensor::empty(const IntList& shape, const TensorOptions& o) {
   check_sizes("empty", shape);
   const std::string dev = canonical_name(o.device.value_or(""));
-  return fresh_tensor(o.dtype.value_or(default_float()), shape, dev);
+  return fresh_tensor(o.dtype.value_or(default_float()), shape.shape(), dev);
 }
 
 namespace {
@@ -39,7 +40,7 @@ Tensor filled(const IntList& shape, const Tensor& fill_value, const TensorOption
   WHIT_USER(fill_value.numel() == 1, Value, "[full] the fill value has shape {}; expected one element",
             fill_value.shape().str());
   const UOp v = shaped(cast_value(fill_value.uop(), o.dtype.value_or(fill_value.dtype())), Dims());
-  const UOp all = broadcast_scalar(v, shape);
+  const UOp all = broadcast_scalar(v, shape.shape());
   if (!o.buffer) return wrap(all);
   return stored(all, canonical_name(o.device.value_or("")), axis);
 }
@@ -85,6 +86,12 @@ Tensor Tensor::arange(int64_t start, int64_t stop, int64_t step, std::optional<D
   if (step != 1) v = alu(Op::Mul, {v, idx(step)});
   if (start != 0) v = alu(Op::Add, {v, idx(start)});
   return wrap(cast_value(v, dt));
+}
+
+Tensor Tensor::arange(const UOp& stop, std::optional<DType> dtype) {
+  const Sint n(stop);
+  WHIT_USER(n.min() >= 0, Value, "[arange] to {}, which may be {}; expected none below 0", n.str(), n.min());
+  return sized(arange(0, n.max(), 1, dtype), Sints{n});
 }
 
 Tensor Tensor::arange_float(double start, double stop, double step, std::optional<DType> dtype) {

@@ -2,7 +2,8 @@
 #include <algorithm>
 
 #include "base/flags.h"
-#include "ir/eval.h"
+#include "ir/interpret.h"
+#include "rules/linear.h"
 #include "tensor/impl.h"
 
 namespace whit::detail {
@@ -55,24 +56,90 @@ Dims spread(const char* op, const char* what, const IntList& list, size_t n) {
   return Dims(list.begin(), list.end());
 }
 
-Dims broadcast_shapes(const char* op, std::initializer_list<const Shape*> shapes) {
+Shape broadcast_shapes(const char* op, std::initializer_list<const Shape*> shapes) {
   size_t rank = 0;
   for (const Shape* s : shapes) rank = std::max(rank, s->size());
   Dims out(rank, 1);
+  SmallVec<const Node*, 8> symbols(rank, nullptr);
   for (const Shape* s : shapes) {
     for (size_t i = 0; i < s->size(); ++i) {
-      int64_t& have = out[rank - s->size() + i];
-      const int64_t d = (*s)[i];
-      if (have == 1) {
-        have = d;
-      } else if (d != 1 && d != have) {
+      const size_t k = rank - s->size() + i;
+      if (out[k] == 1) {
+        out[k] = (*s)[i];
+        symbols[k] = s->symbol(i);
+      } else if ((*s)[i] != 1 && ((*s)[i] != out[k] || s->symbol(i) != symbols[k])) {
         std::string all;
         for (const Shape* t : shapes) all += (all.empty() ? "" : " and ") + t->str();
-        raise(ErrorKind::Index, fmt::format("[{}] shapes {} do not broadcast: {} against {}", op, all, d, have));
+        const Sint have = symbols[k] ? Sint(UOp(symbols[k])) : Sint(out[k]);
+        raise(ErrorKind::Index,
+              fmt::format("[{}] shapes {} do not broadcast: {} against {}", op, all, size_of(*s, i).str(), have.str()));
       }
     }
   }
-  return out;
+  return Shape(out, symbols);
+}
+
+// ---- symbolic sizes
+
+static bool both_numbers(const Sint& a, const Sint& b) { return !a.is_symbolic() && !b.is_symbolic(); }
+Sint plus(const Sint& a, const Sint& b) {
+  return both_numbers(a, b) ? Sint(a.max() + b.max()) : linear_sum(a.uop() + b.uop());
+}
+Sint minus(const Sint& a, const Sint& b) {
+  return both_numbers(a, b) ? Sint(a.max() - b.max()) : linear_sum(a.uop() - b.uop());
+}
+Sint times(const Sint& a, const Sint& b) {
+  return both_numbers(a, b) ? Sint(prod(Dims{a.max(), b.max()})) : linear_sum(a.uop() * b.uop());
+}
+Sint product(const Shape& s, std::span<const int64_t> axes) {
+  Sint n = 1;
+  for (const int64_t a : axes) n = times(n, size_of(s, static_cast<size_t>(a)));
+  return n;
+}
+
+Shape to_shape(std::span<const Sint> sizes) {
+  Dims dims;
+  SmallVec<const Node*, 8> symbols;
+  for (const Sint& s : sizes) {
+    dims.push_back(s.is_symbolic() ? std::max<int64_t>(2, s.max()) : s.max());
+    symbols.push_back(s.is_symbolic() ? s.uop().node() : nullptr);  // a symbol is held by the size that it comes from
+  }
+  return Shape(dims, symbols);
+}
+
+bool at_most(const Sint& a, const Sint& b) {
+  const Sint rest = minus(b, a);
+  return rest.min() >= 0 || with_values(rest).min() >= 0;
+}
+
+Tensor whole_axes(const Tensor& x, std::span<const int64_t> axes, const UOp& outside) {
+  const Shape& s = x.shape();
+  Sints sizes = sizes_of(s), none(s.size(), 0);
+  bool any = false;
+  for (const int64_t a : axes) {
+    any |= s.symbol(static_cast<size_t>(a)) != nullptr;
+    sizes[static_cast<size_t>(a)] = s[static_cast<size_t>(a)];
+  }
+  if (!any) return x;
+  const UOp padded = whit::pad_to(x.uop(), none, sizes);
+  if (!outside || (outside.is_const() && outside.arg().to_double() == 0)) return wrap(padded);
+  const UOp inside = whit::pad_to(broadcast_scalar(const_bool(true), s), none, sizes);
+  return wrap(where(inside, padded, outside));
+}
+
+Tensor row_by_row(const char* op, const Tensor& x, size_t n, const std::function<Tensor(const Tensor&)>& fn) {
+  const Tensor y = fn(wrap(whole(x.uop())));
+  Sints sizes = sizes_of(y.shape());
+  for (size_t i = 0; i < x.ndim(); ++i) {
+    if (!x.shape().symbol(i)) continue;
+    WHIT_USER(i < n, NotImplemented, "[{}] over axis {} of shape {}, whose size is symbolic", op, i, x.shape().str());
+    sizes[i] = size_of(x.shape(), i);
+  }
+  return sized(y, sizes);
+}
+
+Tensor sized(const Tensor& all, std::span<const Sint> sizes) {
+  return move_view(all, [&](const UOp& u) { return whit::shrink_to(u, Sints(sizes.size(), 0), sizes); });
 }
 
 UOp shaped(const UOp& x, std::span<const int64_t> dims) {
@@ -94,18 +161,17 @@ UOp cut(const UOp& x, size_t axis, int64_t begin, int64_t end) {
   return shrink(x, begin_end);
 }
 
-UOp broadcast_to(const UOp& x, std::span<const int64_t> dims) {
-  if (std::equal(x.shape().begin(), x.shape().end(), dims.begin(), dims.end())) return x;
-  Dims full(dims.size() - x.shape().size(), 1);
+UOp broadcast_to(const UOp& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  Dims full(shape.size() - x.shape().size(), 1);
   full.append(x.shape().begin(), x.shape().end());
-  return expand(shaped(x, full), dims);
+  return whit::sized(expand(shaped(x, full), shape), shape);
 }
 
-Tensor broadcast_to(const char* op, const Tensor& x, std::span<const int64_t> dims) {
-  const Shape want(dims);
-  const Dims got = broadcast_shapes(op, {&x.shape(), &want});
-  WHIT_USER(Shape(got) == want, Index, "[{}] shape {} does not broadcast to {}", op, x.shape().str(), want.str());
-  return move_view(x, [&](const UOp& u) { return broadcast_to(u, dims); });
+Tensor broadcast_to(const char* op, const Tensor& x, const Shape& want) {
+  WHIT_USER(broadcast_shapes(op, {&x.shape(), &want}) == want, Index, "[{}] shape {} does not broadcast to {}", op,
+            x.shape().str(), want.str());
+  return move_view(x, [&](const UOp& u) { return broadcast_to(u, want); });
 }
 
 UOp base_const(const UOp& x) {
@@ -130,16 +196,15 @@ UOp cast_value(const UOp& x, DType dtype) {
 std::vector<UOp> broadcasted(const char* op, std::initializer_list<const Tensor*> xs) {
   std::vector<UOp> out;
   for (const Tensor* x : xs) out.push_back(must_be_defined(op, *x).uop());
-  Dims dims(out[0].shape().begin(), out[0].shape().end());
+  Shape shape = out[0].shape();
   DType dt = out[0].dtype();
   for (const UOp& u : out) {
-    const Shape have(dims);
-    if (!(have == u.shape())) dims = broadcast_shapes(op, {&have, &u.shape()});
+    if (!(shape == u.shape())) shape = broadcast_shapes(op, {&shape, &u.shape()});
     dt = least_upper_dtype(dt, u.dtype());
   }
   for (UOp& u : out) {
     u = cast_value(u, dt);
-    if (!u.shape().empty()) u = broadcast_to(u, dims);
+    if (!u.shape().empty()) u = broadcast_to(u, shape);
   }
   return out;
 }
@@ -158,14 +223,14 @@ DType sum_dtype(DType dt) {
   return sum_acc_dtype(dt, text == "float32" ? DType::Float32 : dtype_by_name(text));
 }
 
-Dims reduced_dims(const Shape& s, std::span<const int64_t> axes, bool keepdim) {
-  Dims out;
+Shape reduced_dims(const Shape& s, std::span<const int64_t> axes, bool keepdim) {
+  Sints out;
   for (size_t i = 0; i < s.size(); ++i) {
     const bool gone = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
-    if (!gone) out.push_back(s[i]);
+    if (!gone) out.push_back(size_of(s, i));
     if (gone && keepdim) out.push_back(1);
   }
-  return out;
+  return to_shape(out);
 }
 
 Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim) {
@@ -176,6 +241,21 @@ Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const i
 
 namespace whit {
 using namespace detail;
+
+IntList::IntList(std::span<const Sint> l) {
+  for (const Sint& s : l) v_.push_back(s.max());
+  if (std::none_of(l.begin(), l.end(), [](const Sint& s) { return s.is_symbolic(); })) return;
+  for (const Sint& s : l) symbols_.push_back(s.is_symbolic() ? s.uop() : UOp());
+}
+Shape IntList::shape() const {
+  if (!is_symbolic()) return v_;
+  Sints all;
+  for (size_t i = 0; i < size(); ++i) all.push_back(at(i));
+  return to_shape(all);
+}
+void IntList::refuse() const {
+  raise(ErrorKind::Value, fmt::format("a size of {} is symbolic; expected numbers", str()));
+}
 
 Tensor Tensor::cast(DType to) const {
   if (to == dtype()) return *this;

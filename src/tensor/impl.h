@@ -2,6 +2,8 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "engine/storage.h"
 #include "ir/build.h"
 #include "whit/tensor.h"
@@ -33,12 +35,27 @@ size_t must_have_axis(const char* op, int64_t axis, const Shape& shape);
 /// Sorted, unique axes in [0, rank). errors: Index; Runtime for an axis given twice
 Dims resolve_axes(const char* op, const Axes& axes, const Shape& shape);
 /// The common shape of broadcasting. errors: Index, naming both shapes
-Dims broadcast_shapes(const char* op, std::initializer_list<const Shape*> shapes);
-/// x in `dims`, which it can be broadcast to (checked by the caller).
-UOp broadcast_to(const UOp& x, std::span<const int64_t> dims);
-Tensor broadcast_to(const char* op, const Tensor& x, std::span<const int64_t> dims);
+Shape broadcast_shapes(const char* op, std::initializer_list<const Shape*> shapes);
+/// x in a shape that it can be broadcast to (checked by the caller).
+UOp broadcast_to(const UOp& x, const Shape& shape);
+Tensor broadcast_to(const char* op, const Tensor& x, const Shape& shape);
 int64_t prod(std::span<const int64_t> dims);
 std::string dims_str(std::span<const int64_t> dims);
+/// Sizes, in normal form: equal ones are one node.
+Sint plus(const Sint& a, const Sint& b);
+Sint minus(const Sint& a, const Sint& b);
+Sint times(const Sint& a, const Sint& b);
+Sint product(const Shape& s, std::span<const int64_t> axes);
+Shape to_shape(std::span<const Sint> sizes);
+/// Is a <= b, always or for the values that their variables are bound to?
+bool at_most(const Sint& a, const Sint& b);
+/// x with the symbolic axes among `axes` as long as they can be, `outside` past their size; its other axes stay.
+Tensor whole_axes(const Tensor& x, std::span<const int64_t> axes, const UOp& outside = {});
+/// The part of `all` that counts.
+Tensor sized(const Tensor& all, std::span<const Sint> sizes);
+/// fn of x for an fn that treats each place of the first n axes alone: x may have symbolic sizes there.
+Tensor row_by_row(const char* op, const Tensor& x, size_t n, const std::function<Tensor(const Tensor&)>& fn);
+
 /// A distance in elements (stride, padding ..) that can be multiplied by another. errors: Value, naming `what`
 void check_step(const char* op, const char* what, int64_t v);
 /// n numbers from one or n. errors: Value, naming `what`
@@ -57,10 +74,10 @@ UOp cut(const UOp& x, size_t axis, int64_t begin, int64_t end);
 /// Fresh memory on a device, not written yet: a flat BUFFER.
 UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device);
 /// A tensor over a storage whose flat state is `state`.
-/// A tensor for a value in memory (RESHAPEs and UNSHARDs over a BUFFER).
+/// A tensor for a value in memory (RESHAPEs, UNSHARDs and SHRINKs of symbolic size over a BUFFER).
 Tensor memory_tensor(const UOp& view);
 /// Fresh memory of a device, or of several: cut along `axis`, or whole on each (-1).
-Tensor fresh_tensor(DType dtype, std::span<const int64_t> dims, std::string_view device, int64_t axis = -1);
+Tensor fresh_tensor(DType dtype, const Shape& shape, std::string_view device, int64_t axis = -1);
 /// x stored into such.
 Tensor stored(const UOp& x, std::string_view device, int64_t axis = -1);
 /// A new pure tensor.
@@ -100,7 +117,7 @@ inline Tensor alu1(Op op, const Tensor& x) { return wrap(alu(op, {x.uop()})); }
 /// x cast to a float dtype that the op can work in (bool and ints: the default float; weakint: weakfloat).
 Tensor to_float_dtype(const Tensor& x);
 /// The shape after a reduction: the axes removed, or of size 1.
-Dims reduced_dims(const Shape& shape, std::span<const int64_t> axes, bool keepdim);
+Shape reduced_dims(const Shape& shape, std::span<const int64_t> axes, bool keepdim);
 /// REDUCE over axes, the axes removed unless keepdim.
 Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim);
 DType sum_dtype(DType dt);

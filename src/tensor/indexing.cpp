@@ -40,13 +40,26 @@ UOp strided(const UOp& x, size_t axis, int64_t begin, int64_t end, int64_t step)
   return shaped(window(cut(x, axis, begin, end), static_cast<int64_t>(axis), 1, step, 1), out);
 }
 
+// The elements [begin, end) of an axis, where sizes are symbolic.
+Tensor symbolic_part(const Tensor& x, size_t axis, const Sint& begin, const Sint& end) {
+  std::vector<AxisPair> pairs(x.ndim());
+  pairs[axis] = {begin, end};
+  return x.shrink(pairs);
+}
+
 Tensor take_slice(const Tensor& x, size_t axis, const Slice& s) {
+  if (x.shape().symbol(axis) || (s.start && s.start->is_symbolic()) || (s.stop && s.stop->is_symbolic())) {
+    WHIT_USER(s.step.value_or(1) == 1, Value, "[getitem] a slice of symbolic size with step {}; expected 1", *s.step);
+    const Sint n = size_of(x.shape(), axis);
+    const auto from_end = [&](const Sint& v) { return v.max() < 0 ? plus(v, n) : v; };
+    return symbolic_part(x, axis, from_end(s.start.value_or(0)), from_end(s.stop.value_or(n)));
+  }
   const int64_t size = x.shape()[axis], most = std::max<int64_t>(size, 1);
   const int64_t step = clamp_index(s.step.value_or(1), -most, most);  // a longer one finds no second element either
   WHIT_USER(step != 0, Value, "[getitem] the slice step is 0; expected a positive or negative one");
   const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? size - 1 : size;
-  auto bound = [&](std::optional<int64_t> v, int64_t otherwise) {
-    return v ? clamp_index(*v < 0 ? *v + size : *v, low, high) : otherwise;
+  auto bound = [&](const std::optional<Sint>& v, int64_t otherwise) {
+    return v ? clamp_index(v->max() < 0 ? v->max() + size : v->max(), low, high) : otherwise;
   };
   const int64_t start = bound(s.start, step < 0 ? high : low), stop = bound(s.stop, step < 0 ? low : high);
   if (step > 0) {
@@ -80,7 +93,15 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
   for (const Index& i : indices) {
     switch (i.kind()) {
       case Index::Kind::Integer: {
-        const int64_t size = p.view.shape()[axis], v = i.as_int();
+        if (i.as_int().is_symbolic() || p.view.shape().symbol(axis)) {
+          const Sint n = size_of(p.view.shape(), axis), k = i.as_int().max() < 0 ? plus(i.as_int(), n) : i.as_int();
+          WHIT_USER(at_most(0, k) && at_most(plus(k, 1), n), Index,
+                    "[getitem] index {} is out of bounds for axis {} of size {}", i.as_int().str(), seen, n.str());
+          p.view = symbolic_part(p.view, axis, k, plus(k, 1)).squeeze(static_cast<int64_t>(axis));
+          ++seen;
+          break;
+        }
+        const int64_t size = p.view.shape()[axis], v = i.as_int().max();
         WHIT_USER(-size <= v && v < size, Index, "[getitem] index {} is out of bounds for axis {} of size {}", v, seen,
                   size);
         const int64_t at = v < 0 ? v + size : v;
@@ -140,13 +161,11 @@ struct Joined {
 Joined join(const Parsed& p) {
   Joined j;
   const Shape& s = p.view.shape();
-  std::vector<const Shape*> shapes;
-  Dims index_dims;
+  Shape index_dims;
   int64_t n_rows = 1;
   bool consecutive = true;
   for (size_t k = 0; k < p.tensors.size(); ++k) {
-    const Shape have(index_dims);
-    index_dims = broadcast_shapes("getitem", {&have, &p.tensors[k].index.shape()});
+    index_dims = broadcast_shapes("getitem", {&index_dims, &p.tensors[k].index.shape()});
     j.to_front.push_back(static_cast<int64_t>(p.tensors[k].axis));
     n_rows *= s[p.tensors[k].axis];
     consecutive &= k == 0 || p.tensors[k].axis == p.tensors[k - 1].axis + 1;
@@ -175,7 +194,7 @@ Joined join(const Parsed& p) {
   }
   if (p.tensors.size() > 1) j.index = valid.where(j.index, -1);
   j.index = broadcast_to("getitem", j.index, index_dims);
-  j.dims = index_dims;
+  j.dims = Dims(index_dims.begin(), index_dims.end());
   j.dims.append(row_dims.begin() + 1, row_dims.end());
   // Index axes stand where the first indexed axis was, or in front when something is between them.
   const int64_t n_index = static_cast<int64_t>(index_dims.size());

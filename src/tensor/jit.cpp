@@ -1,6 +1,7 @@
 #include "whit/jit.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include "base/flags.h"
@@ -19,6 +20,41 @@ struct Signature {
   DType dtype;
   uint16_t device;
 };
+
+using Bindings = std::map<std::string, UOp, std::less<>>;  // BINDs by the names of their VARIABLEs
+
+std::string_view variable_of(const Node* bind) { return bind->src()[0]->arg.at(0).as_str(); }
+
+// Adds the BINDs below u; true when there are any.
+bool collect_bindings(const UOp& u, Bindings& b) {
+  bool any = false;
+  for (const Node* n : toposort(u, [](const Node* m) { return m->device == 0 || m->shape.is_symbolic(); })) {
+    if (n->op != Op::Bind) continue;
+    any = true;
+    const auto [it, fresh] = b.emplace(variable_of(n), UOp(n));
+    WHIT_USER(fresh || it->second.node() == n, Jit, "[jit] bind mismatch: '{}' is {} and {}", it->first,
+              it->second.arg().as_int(), n->arg.as_int());
+  }
+  return any;
+}
+
+// u with the values of these for their variables.
+UOp rebound(const UOp& u, const Bindings& b) {
+  if (b.empty()) return u;
+  std::unordered_map<const Node*, UOp> map;
+  for (const Node* n : toposort(u))
+    if (n->op == Op::Bind)
+      if (const auto it = b.find(variable_of(n)); it != b.end()) map.emplace(n, it->second);
+  return substitute(u, map);
+}
+
+// Is `shape` what was captured, whatever its variables are bound to?
+bool same_sizes(const Shape& shape, const Shape& captured, const Bindings& b) {
+  bool same = shape.size() == captured.size();
+  for (size_t i = 0; same && i < shape.size(); ++i)
+    same = size_of(shape, i) == Sint(rebound(size_of(captured, i).uop(), b));
+  return same;
+}
 
 std::string describe(const Shape& shape, DType dtype, uint16_t device) {
   return fmt::format("{} of {} on {}", name(dtype), shape.str(), device_name(device));
@@ -56,6 +92,10 @@ const Buffer* allocation_of(const UOp& buffer_node) {
 // A realised tensor as a whole BUFFER. A view of part of one is copied; a tensor without elements has none to run for.
 UOp whole_buffer(const Tensor& t) {
   const UOp u = t.uop();
+  if (t.shape().is_symbolic()) {  // its memory, which is for the largest size
+    const UOp view = engine::is_buffer_view(u) ? u : t.contiguous().realize().uop();
+    return view_of_parts(base_of(view), Shape(std::span<const int64_t>(t.shape())), shard_axis(view));
+  }
   const std::vector<UOp> places = engine::is_buffer_view(u) ? places_of(u) : std::vector<UOp>{u};
   if (std::all_of(places.begin(), places.end(), engine::is_buffer_view)) return u;
   if (t.numel() == 0) return detail::shaped(detail::fresh_buffer(t.dtype(), 0, *t.device()), t.shape());
@@ -72,7 +112,7 @@ Placed in_memory(std::span<const Tensor> inputs) {
   Placed out;
   for (const Tensor& t : inputs) {
     UOp u = whole_buffer(t);
-    const bool copied = t.numel() != 0 && u != t.uop();
+    const bool copied = t.numel() != 0 && base_of(u) != base_of(t.uop());
     out.any_copied |= copied;
     out.is_copied.push_back(copied);
     const std::vector<UOp> places = places_of(u);
@@ -204,23 +244,25 @@ struct TinyJit::Captured {
     int64_t input = -1;
   };
   std::vector<Result> results;
+  Bindings bindings;
   bool writes_inputs = false;
 
   void start_watch();
   bool has_changed(const Placed& in) const;
   void settle(const Placed& in);
-  Tensor result(size_t number, const std::shared_ptr<Storage>& storage, std::span<const UOp> places) const;
+  Tensor result(size_t number, const std::shared_ptr<Storage>& storage, std::span<const UOp> places,
+                const Bindings& bound) const;
 };
 
-Tensor TinyJit::Captured::result(size_t number, const std::shared_ptr<Storage>& storage,
-                                 std::span<const UOp> places) const {
+Tensor TinyJit::Captured::result(size_t number, const std::shared_ptr<Storage>& storage, std::span<const UOp> places,
+                                 const Bindings& bound) const {
   const Result& r = results[number];
   if (storage && r.same_chain && shown_elems(r.same_chain) == storage->state().shape().numel())
-    return Tensor(std::make_shared<Tensor::Impl>(r.same_chain, storage));
+    return Tensor(std::make_shared<Tensor::Impl>(rebound(r.same_chain, bound), storage));
   std::vector<UOp> parts;
   for (const UOp& p : places) parts.push_back(base_of(p));
   const UOp node = r.node && buffer_parts(r.node) == parts ? r.node : join_buffers(parts);
-  return Tensor(std::make_shared<Tensor::Impl>(r.chain, std::make_shared<Storage>(node)));
+  return Tensor(std::make_shared<Tensor::Impl>(rebound(r.chain, bound), std::make_shared<Storage>(node)));
 }
 
 void TinyJit::Captured::start_watch() {
@@ -300,39 +342,55 @@ void TinyJit::reset() {
 
 int64_t TinyJit::n_kernels() const { return captured_ ? captured_->graph->n_kernels() : 0; }
 
-std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& body) {
-  if (is_tracing()) return body(inputs);
+std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& body) {
+  if (is_tracing()) return body(given);
+  // Sizes that are bound for this call are values, not memory.
+  Bindings bound;
+  std::vector<Tensor> inputs;
+  for (const Tensor& t : given) {
+    const bool is_size = t.defined() && t.shape().empty() && t.dtype() == DType::WeakInt;
+    const bool any = (is_size || (t.defined() && t.shape().is_symbolic())) && collect_bindings(t.impl()->value, bound);
+    if (!is_size || !any) inputs.push_back(t);
+  }
   if (captured_ && flag::JIT()) {
     const auto& want = captured_->inputs;
     WHIT_USER(inputs.size() == want.size(), Jit, "[jit] {} input tensors; captured with {}", inputs.size(),
               want.size());
+    VariableValues values;
+    for (const auto& [name, v] : captured_->bindings) {
+      const auto it = bound.find(name);
+      WHIT_USER(it != bound.end() && it->second.src(0) == v.src(0), Jit,
+                "[jit] the variable '{}' from {} to {} is not among the inputs; it was when captured", name, v.vmin(),
+                v.vmax());
+      values[name] = it->second.arg().as_int();
+    }
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& t = inputs[i];
       WHIT_USER(t.defined(), Jit, "[jit] input {} is undefined", i);
       const uint16_t device = device_id(t.device().value_or(""));
-      WHIT_USER(t.shape() == want[i].shape && t.dtype() == want[i].dtype && device == want[i].device, Jit,
-                "[jit] input {} is {}; captured with {}", i, describe(t.shape(), t.dtype(), device),
+      WHIT_USER(same_sizes(t.shape(), want[i].shape, bound) && t.dtype() == want[i].dtype && device == want[i].device,
+                Jit, "[jit] input {} is {}; captured with {}", i, describe(t.shape(), t.dtype(), device),
                 describe(want[i].shape, want[i].dtype, want[i].device));
     }
     const Placed in = in_memory(inputs);
     check_copies(*captured_->graph, in);
     if (captured_->has_changed(in)) captured_->settle(in);
     captured_->graph->accept_readers();
-    const std::vector<UOp> done = captured_->graph->replay(in.memory);
+    const std::vector<UOp> done = captured_->graph->replay(in.memory, values);
     std::vector<Tensor> out;
     out.reserve(captured_->results.size());
     size_t place = 0;
     for (const Captured::Result& r : captured_->results) {
       const auto i = static_cast<size_t>(r.input);
       const auto storage = r.input < 0 ? r.storage.lock() : in.is_copied[i] ? nullptr : inputs[i].impl()->storage;
-      out.push_back(captured_->result(out.size(), storage, std::span(done).subspan(place, r.n_places)));
+      out.push_back(captured_->result(out.size(), storage, std::span(done).subspan(place, r.n_places), bound));
       place += r.n_places;
     }
     ++cnt_;
     return out;
   }
   if (cnt_ == 0 || !flag::JIT()) {
-    std::vector<Tensor> out = body(inputs);
+    std::vector<Tensor> out = body(given);
     Tensor::realize_all(out);
     ++cnt_;
     return out;
@@ -342,6 +400,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
   auto fresh = std::make_unique<Captured>();
   Placed in = in_memory(inputs);
   for (const Tensor& t : inputs) fresh->inputs.push_back({t.shape(), t.dtype(), device_id(*t.device())});
+  fresh->bindings = bound;
 
   // What waits to be stored belongs to the time before; values that wait may read what the function overwrites.
   Tensor::realize_all(live_if(has_pending_store));
@@ -362,7 +421,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
     engine::Capture capture(in.memory);
     in.memory.clear();  // a reference would look like a reader of what the function overwrites
     in.whole.clear();
-    out = body(inputs);
+    out = body(given);
     std::vector<Tensor> all = out;
     for (Tensor& t : live_if(has_pending_store)) {
       const auto it = storages.find(t.impl()->storage.get());
@@ -376,7 +435,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> inputs, const Body& bo
                 "[jit] a result is a constant without memory; return tensors that are computed on a device");
       const UOp whole = whole_buffer(t);
       Captured::Result& r = fresh->results.emplace_back();
-      r.chain = detail::memory_tensor(whole).impl()->value;
+      r.chain = detail::memory_tensor(sized(whole, t.shape())).impl()->value;
       const size_t before = results.size();
       for (const UOp& place : places_of(whole)) results.push_back(place);
       r.n_places = results.size() - before;

@@ -104,11 +104,8 @@ class Nest {
               "[custom_kernel] a kernel with {}; expected loads, arithmetic, reductions and one store a nest",
               name(n->op));
     std::vector<UOp> src;
-    Dims dims = ones;
-    for (const Node* s : n->src()) {
-      const Shape have(dims);
-      dims = broadcast_shapes("custom_kernel", {&have, &value_of(s).shape()});
-    }
+    Shape dims = ones;
+    for (const Node* s : n->src()) dims = broadcast_shapes("custom_kernel", {&dims, &value_of(s).shape()});
     for (const Node* s : n->src()) src.push_back(broadcast_to("custom_kernel", value_of(s), dims).uop());
     return wrap(alu(n->op, src));
   }

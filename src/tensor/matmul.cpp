@@ -14,8 +14,12 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dt) const {
   WHIT_USER(ndim() > 0 && w.ndim() > 0, Runtime, "[matmul] shapes {} and {}; expected at least one axis each",
             shape().str(), w.shape().str());
   const size_t inner = w.ndim() >= 2 ? w.ndim() - 2 : 0;
-  WHIT_USER(shape().back() == w.shape()[inner], Runtime, "[matmul] shapes {} and {}: {} columns against {} rows",
-            shape().str(), w.shape().str(), shape().back(), w.shape()[inner]);
+  const Sint columns = size_of(shape(), ndim() - 1), rows = size_of(w.shape(), inner);
+  WHIT_USER(columns == rows, Runtime, "[matmul] shapes {} and {}: {} columns against {} rows", shape().str(),
+            w.shape().str(), columns.str(), rows.str());
+  if (columns.is_symbolic())  // zeros add nothing
+    return whole_axes(*this, Dims{static_cast<int64_t>(ndim()) - 1})
+        .dot(whole_axes(w, Dims{static_cast<int64_t>(inner)}), dt);
   const DType out = least_upper_dtype(dtype(), w.dtype());
   const DType strong = strong_dtype(out, default_int(), default_float());
   const DType acc = dt.value_or(sum_dtype(strong));
@@ -26,7 +30,7 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dt) const {
     if (ndim() >= 2) y = y.unsqueeze(-3);
     x = x.unsqueeze(-2);
   }
-  const Dims lead = broadcast_shapes("matmul", {&x.shape(), &y.shape()});
+  const Shape lead = broadcast_shapes("matmul", {&x.shape(), &y.shape()});
   if (x.shape().back() == 0) return (x * y).sum(-1, false, acc).cast(dt ? *dt : strong);
   const Tensor p = wrap(alu(Op::Mul, {broadcast_to(x.uop(), lead), broadcast_to(y.uop(), lead)}));
   return p.sum(-1, false, acc).cast(dt ? *dt : strong);

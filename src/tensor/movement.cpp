@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "rules/linear.h"
 #include "tensor/impl.h"
 
 namespace whit {
@@ -9,23 +10,11 @@ using namespace detail;
 
 namespace {
 
-using Pairs = std::span<const std::optional<std::pair<int64_t, int64_t>>>;
+using Pairs = std::span<const AxisPair>;
 
 constexpr size_t kJoinAtOnce = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-Tensor pad_zeros(const Tensor& x, std::span<const int64_t> before_after) {
-  bool any = false;
-  Dims dims;
-  for (size_t i = 0; i < x.ndim(); ++i) {
-    any |= before_after[2 * i] != 0 || before_after[2 * i + 1] != 0;
-    dims.push_back(x.shape()[i] + before_after[2 * i] + before_after[2 * i + 1]);
-  }
-  if (!any) return x;
-  if (x.numel() == 0) return wrap(broadcast_scalar(constant(x.dtype(), 0), dims));
-  return wrap(pad(x.uop(), before_after));
-}
 
 Tensor shrink_pairs(const Tensor& x, std::span<const int64_t> begin_end) {
   return move_view(x, [&](const UOp& u) { return shrink(u, begin_end); });
@@ -66,44 +55,89 @@ Tensor pad_by_mode(const Tensor& x, std::span<const int64_t> before_after, const
 
 // ---- primitives
 
+namespace {
+
+// Row-major number of the elements of `shape`, as far as they count.
+Tensor element_numbers(const Shape& shape) {
+  Tensor n = Tensor(0);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    Dims lane(shape.size(), 1);
+    lane[i] = shape[i];
+    n = n * Tensor(size_of(shape, i).uop()) +
+        wrap(shaped(UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(shape[i])), lane));
+  }
+  return n;
+}
+
+// A reshape that joins or splits axes of symbolic size.
+Tensor gathered(const Tensor& x, const Shape& want) {
+  Tensor rest = element_numbers(want), at = Tensor(0);
+  int64_t stride = 1;
+  for (size_t i = x.ndim(); i-- > 0; stride *= x.shape()[i]) {
+    const Tensor n(size_of(x.shape(), i).uop());
+    at = at + (i == 0 ? rest : rest.mod(n)) * stride;
+    rest = rest.div(n, "floor");
+  }
+  Dims every(x.ndim(), 0);
+  std::iota(every.begin(), every.end(), 0);
+  const Tensor flat = whole_axes(x, every).flatten();
+  at = at.cast(flat.numel() <= INT32_MAX ? DType::Int32 : DType::Int64);
+  return sized(wrap(UOp::make(Op::Gather, x.dtype(),
+                              {flat.uop(), broadcast_to("reshape", at, Shape(std::span<const int64_t>(want))).uop()})),
+               sizes_of(want));
+}
+
+}  // namespace
+
 Tensor Tensor::reshape(const IntList& to) const {
-  Dims dims;
-  int64_t unknown = -1, known = 1;
+  // Symbolic sizes that stay cancel, so that one unknown is found beside them.
+  Sints sizes, left = sizes_of(shape());
+  Sint in = 1, out = 1;
+  size_t unknown = to.size();
   for (size_t i = 0; i < to.size(); ++i) {
-    if (to[i] == -1) {
-      WHIT_USER(unknown < 0, Runtime, "[reshape] shape {} has more than one -1", dims_str(to));
-      unknown = static_cast<int64_t>(i);
-    } else {
-      WHIT_USER(to[i] >= 0, Value, "[reshape] negative size in shape {}", dims_str(to));
-      known *= to[i];
+    sizes.push_back(to.at(i));
+    if (sizes[i] == Sint(-1)) {
+      WHIT_USER(unknown == to.size(), Runtime, "[reshape] shape {} has more than one -1", to.str());
+      unknown = i;
+      continue;
     }
-    dims.push_back(to[i]);
+    WHIT_USER(sizes[i].min() >= 0, Value, "[reshape] negative size in shape {}", to.str());
+    const auto same = sizes[i].is_symbolic() ? std::find(left.begin(), left.end(), sizes[i]) : left.end();
+    if (same != left.end()) {
+      left.erase(same);
+    } else {
+      out = times(out, sizes[i]);
+    }
   }
-  if (unknown >= 0) {
-    WHIT_USER(known != 0 ? numel() % known == 0 : numel() == 0, Value,
-              "[reshape] {} elements of shape {} do not fit {}", numel(), shape().str(), dims_str(to));
-    dims[static_cast<size_t>(unknown)] = known == 0 ? 0 : numel() / known;
+  for (const Sint& s : left) in = times(in, s);
+  if (unknown < to.size()) {
+    const int64_t known = std::max<int64_t>(1, out.max());
+    const UOp q = in.is_symbolic() && !out.is_symbolic() ? linear_div(in.uop(), known) : UOp();
+    sizes[unknown] = q ? Sint(q) : in.is_symbolic() ? in : Sint(in.max() / known);
+    out = times(out, sizes[unknown]);
   }
-  WHIT_USER(detail::prod(dims) == numel(), Value, "[reshape] {} elements of shape {} do not fit {}", numel(),
-            shape().str(), dims_str(to));
-  if (Shape(dims) == shape()) return *this;
-  return move_view(*this, [&](const UOp& u) { return shaped(u, dims); });
+  WHIT_USER(in == out, Value, "[reshape] {} elements of shape {} do not fit {}", in.str(), shape().str(), to.str());
+  const Shape want = to_shape(sizes);
+  if (want == shape()) return *this;
+  if (want.numel() != shape().numel() || reshaped_sizes(shape(), want) != want) return gathered(*this, want);
+  return move_view(*this, [&](const UOp& u) { return shaped(u, want); });
 }
 
 Tensor Tensor::expand(const IntList& to) const {
   const Shape& s = shape();
-  WHIT_USER(to.size() >= s.size(), Value, "[expand] shape {} has fewer axes than {}", dims_str(to), s.str());
+  WHIT_USER(to.size() >= s.size(), Value, "[expand] shape {} has fewer axes than {}", to.str(), s.str());
   const size_t left = to.size() - s.size();
-  Dims dims;
+  Sints sizes;
   for (size_t i = 0; i < to.size(); ++i) {
-    const int64_t have = i < left ? 1 : s[i - left];
-    const int64_t want = to[i] == -1 ? have : to[i];
-    WHIT_USER(want >= 0 && (have == want || have == 1), Value, "[expand] axis {} of shape {} cannot become {} (of {})",
-              i, s.str(), to[i], dims_str(to));
-    dims.push_back(want);
+    const Sint have = i < left ? Sint(1) : size_of(s, i - left);
+    const Sint want = to.at(i) == Sint(-1) ? have : to.at(i);
+    WHIT_USER(want.min() >= 0 && (have == want || have == Sint(1)), Value,
+              "[expand] axis {} of shape {} cannot become {} (of {})", i, s.str(), to.at(i).str(), to.str());
+    sizes.push_back(want);
   }
-  if (Shape(dims) == s) return *this;
-  return move_view(*this, [&](const UOp& u) { return broadcast_to(u, dims); });
+  const Shape want = to_shape(sizes);
+  if (want == s) return *this;
+  return move_view(*this, [&](const UOp& u) { return broadcast_to(u, want); });
 }
 
 Tensor Tensor::permute(const IntList& order) const {
@@ -125,28 +159,36 @@ Tensor Tensor::flip(const IntList& axes) const {
   for (size_t i = 1; i < all.size(); ++i)
     WHIT_USER(all[i] != all[i - 1], Runtime, "[flip] axis {} is given twice", all[i]);
   if (all.empty() || ndim() == 0) return *this;
+  if (shape().is_symbolic()) {  // what counts stands at the end then
+    const Shape& s = shape();
+    Sints begin(ndim(), 0);
+    for (const int64_t a : all)
+      begin[static_cast<size_t>(a)] = minus(s[static_cast<size_t>(a)], size_of(s, static_cast<size_t>(a)));
+    return wrap(whit::shrink_to(whit::flip(whole_axes(*this, all).uop(), all), begin, sizes_of(s)));
+  }
   return move_view(*this, [&](const UOp& u) { return whit::flip(u, all); });
 }
 
 Tensor Tensor::shrink(Pairs begin_end) const {
   WHIT_USER(begin_end.size() == ndim(), Value, "[shrink] {} pairs for shape {}; expected {}", begin_end.size(),
             shape().str(), ndim());
-  Dims be;
+  Sints begin, sizes;
   for (size_t i = 0; i < ndim(); ++i) {
-    const auto [b, e] = begin_end[i].value_or(std::pair<int64_t, int64_t>(0, shape()[i]));
-    WHIT_USER(0 <= b && b <= e && e <= shape()[i], Value, "[shrink] [{}, {}) is no part of axis {} of shape {}", b, e,
-              i, shape().str());
-    be.push_back(b);
-    be.push_back(e);
+    const Sint n = size_of(shape(), i);
+    const auto [b, e] = begin_end[i].value_or(std::pair<Sint, Sint>(0, n));
+    WHIT_USER(at_most(0, b) && at_most(b, e) && at_most(e, n), Value,
+              "[shrink] [{}, {}) is no part of axis {} of shape {}", b.str(), e.str(), i, shape().str());
+    begin.push_back(b);
+    sizes.push_back(minus(e, b));
   }
-  return shrink_pairs(*this, be);
+  return move_view(*this, [&](const UOp& u) { return whit::shrink_to(u, begin, sizes); });
 }
 
-Tensor Tensor::shrink_to(std::span<const std::optional<int64_t>> to) const {
+Tensor Tensor::shrink_to(std::span<const std::optional<Sint>> to) const {
   WHIT_USER(to.size() == ndim(), Value, "[shrink_to] {} sizes for shape {}; expected {}", to.size(), shape().str(),
             ndim());
-  std::vector<std::optional<std::pair<int64_t, int64_t>>> be;
-  for (const auto& n : to) be.push_back(n ? std::optional(std::pair<int64_t, int64_t>(0, *n)) : std::nullopt);
+  std::vector<AxisPair> be;
+  for (const auto& n : to) be.push_back(n ? AxisPair({0, *n}) : std::nullopt);
   return shrink(be);
 }
 
@@ -158,8 +200,16 @@ Tensor Tensor::pad_axes(Pairs padding, const PadOptions& o) const {
   WHIT_USER(o.mode == "constant" || o.mode == "reflect" || o.mode == "replicate" || o.mode == "circular",
             NotImplemented, "[pad] mode '{}'; expected constant, reflect, replicate or circular", o.mode);
   Dims before_after, begin_end;
+  Sints place, rest;  // what comes before and behind each axis
   for (size_t i = 0; i < ndim(); ++i) {
-    const auto [b, a] = padding[i].value_or(std::pair<int64_t, int64_t>(0, 0));
+    const auto [before, after] = padding[i].value_or(std::pair<Sint, Sint>(0, 0));
+    const bool symbolic = shape().symbol(i) || before.is_symbolic() || after.is_symbolic();
+    const bool none = before == Sint(0) && after == Sint(0);
+    WHIT_USER(
+        !symbolic || none || (o.mode == "constant" && at_most(0, before) && at_most(0, after)), NotImplemented,
+        "[pad] ({}, {}) of axis {} of shape {} by mode '{}'; only zeros or more by 'constant' go with symbolic sizes",
+        before.str(), after.str(), i, shape().str(), o.mode);
+    const int64_t b = symbolic ? 0 : before.max(), a = symbolic ? 0 : after.max();
     for (const int64_t v : {b, a})
       WHIT_USER(-INT64_MAX / 4 < v && v < INT64_MAX / 4, Value, "[pad] {} is out of range for axis {} of shape {}", v,
                 i, shape().str());
@@ -169,6 +219,8 @@ Tensor Tensor::pad_axes(Pairs padding, const PadOptions& o) const {
     begin_end.push_back(end);
     before_after.push_back(std::max<int64_t>(0, b));
     before_after.push_back(std::max<int64_t>(0, a));
+    place.push_back(symbolic ? before : Sint(before_after[2 * i]));
+    rest.push_back(symbolic ? after : Sint(before_after[2 * i + 1]));
   }
   // What shrinks is what is left after the other modes have looked at all of the axis.
   if (o.mode != "constant") {
@@ -181,29 +233,34 @@ Tensor Tensor::pad_axes(Pairs padding, const PadOptions& o) const {
     return shrink_pairs(out, be);
   }
   const Tensor inner = shrink_pairs(*this, begin_end);
-  const Tensor out = pad_zeros(inner, before_after);
-  if (o.value == 0 || out.is_same(inner)) return out;
-  const UOp inside = whit::pad(broadcast_scalar(const_bool(true), inner.shape()), before_after);
-  return wrap(inside).where(out, constant(o.value, dtype()));
+  Sints sizes = sizes_of(inner.shape());
+  for (size_t i = 0; i < ndim(); ++i) sizes[i] = plus(plus(place[i], sizes[i]), rest[i]);
+  const Shape want = to_shape(sizes);
+  if (want == inner.shape()) return inner;
+  const auto padded = [&](const UOp& u) {
+    return inner.numel() == 0 ? broadcast_scalar(whit::constant(u.dtype(), 0), want) : whit::pad_to(u, place, sizes);
+  };
+  const Tensor out = wrap(padded(inner.uop()));
+  if (o.value == 0) return out;
+  return wrap(padded(broadcast_scalar(const_bool(true), inner.shape()))).where(out, constant(o.value, dtype()));
 }
 
 Tensor Tensor::pad(const IntList& padding, const PadOptions& o) const {
   WHIT_USER(padding.size() % 2 == 0, Value, "[pad] {} numbers; expected begin and end of each axis", padding.size());
   WHIT_USER(padding.size() / 2 <= ndim(), Value, "[pad] {} pairs for shape {}", padding.size() / 2, shape().str());
-  std::vector<std::optional<std::pair<int64_t, int64_t>>> pairs(ndim());
-  for (size_t i = 0; i < padding.size() / 2; ++i)
-    pairs[ndim() - 1 - i] = std::pair<int64_t, int64_t>(padding[2 * i], padding[2 * i + 1]);
+  std::vector<AxisPair> pairs(ndim());
+  for (size_t i = 0; i < padding.size() / 2; ++i) pairs[ndim() - 1 - i] = {padding.at(2 * i), padding.at(2 * i + 1)};
   return pad_axes(pairs, o);
 }
 
-Tensor Tensor::pad_to(std::span<const std::optional<int64_t>> to, double value) const {
+Tensor Tensor::pad_to(std::span<const std::optional<Sint>> to, double value) const {
   WHIT_USER(to.size() == ndim(), Value, "[pad_to] {} sizes for shape {}; expected {}", to.size(), shape().str(),
             ndim());
-  std::vector<std::optional<std::pair<int64_t, int64_t>>> pairs;
+  std::vector<AxisPair> pairs;
   for (size_t i = 0; i < ndim(); ++i) {
-    const int64_t n = to[i].value_or(shape()[i]);
-    WHIT_USER(n >= shape()[i], Value, "[pad_to] axis {} of shape {} is larger than {}", i, shape().str(), n);
-    pairs.emplace_back(std::pair<int64_t, int64_t>(0, n - shape()[i]));
+    const Sint have = size_of(shape(), i), n = to[i].value_or(have);
+    WHIT_USER(at_most(have, n), Value, "[pad_to] axis {} of shape {} is larger than {}", i, shape().str(), n.str());
+    pairs.emplace_back(std::pair(Sint(0), minus(n, have)));
   }
   return pad_axes(pairs, {.value = value});
 }
@@ -211,26 +268,25 @@ Tensor Tensor::pad_to(std::span<const std::optional<int64_t>> to, double value) 
 // ---- reshapes
 
 Tensor Tensor::squeeze(std::optional<int64_t> dim) const {
-  Dims dims;
+  Sints sizes = sizes_of(shape());
   if (!dim) {
-    for (const int64_t d : shape())
-      if (d != 1) dims.push_back(d);
-    return reshape(dims);
+    for (size_t i = sizes.size(); i-- > 0;)
+      if (sizes[i] == Sint(1)) sizes.erase(sizes.begin() + i);
+    return reshape(sizes);
   }
   const size_t a = static_cast<size_t>(resolve_axis("squeeze", *dim, shape()));
-  if (ndim() == 0 || shape()[a] != 1) return *this;
-  for (size_t i = 0; i < ndim(); ++i)
-    if (i != a) dims.push_back(shape()[i]);
-  return reshape(dims);
+  if (ndim() == 0 || sizes[a] != Sint(1)) return *this;
+  sizes.erase(sizes.begin() + a);
+  return reshape(sizes);
 }
 
 Tensor Tensor::unsqueeze(int64_t dim) const {
   const int64_t n = static_cast<int64_t>(ndim()) + 1;
   WHIT_USER(-n <= dim && dim < n, Index, "[unsqueeze] axis {} is out of range for shape {}; valid axes are {}..{}", dim,
             shape().str(), -n, n - 1);
-  Dims dims(shape().begin(), shape().end());
-  dims.insert(dims.begin() + (dim < 0 ? dim + n : dim), 1);
-  return reshape(dims);
+  Sints sizes = sizes_of(shape());
+  sizes.insert(sizes.begin() + (dim < 0 ? dim + n : dim), 1);
+  return reshape(sizes);
 }
 
 Tensor Tensor::transpose(int64_t dim0, int64_t dim1) const {
@@ -248,30 +304,31 @@ Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
   const auto b = static_cast<size_t>(resolve_axis("flatten", end_dim, shape()));
   if (ndim() == 0) return reshape(1);
   WHIT_USER(a <= b, Value, "[flatten] start axis {} is behind end axis {}", a, b);
-  Dims dims;
-  int64_t joined = 1;
+  Sints sizes;
+  Sint joined = 1;
   for (size_t i = 0; i < ndim(); ++i) {
+    const Sint n = size_of(shape(), i);
     if (i < a || i > b) {
-      dims.push_back(shape()[i]);
+      sizes.push_back(n);
     } else {
-      joined *= shape()[i];
-      if (i == b) dims.push_back(joined);
+      joined = times(joined, n);
+      if (i == b) sizes.push_back(joined);
     }
   }
-  return reshape(dims);
+  return reshape(sizes);
 }
 
-Tensor Tensor::unflatten(int64_t dim, const IntList& sizes) const {
+Tensor Tensor::unflatten(int64_t dim, const IntList& to) const {
   const auto a = static_cast<size_t>(resolve_axis("unflatten", dim, shape()));
-  Dims dims;
+  Sints sizes;
   for (size_t i = 0; i < ndim(); ++i) {
     if (i != a) {
-      dims.push_back(shape()[i]);
+      sizes.push_back(size_of(shape(), i));
     } else {
-      for (const int64_t s : sizes) dims.push_back(s);
+      for (size_t k = 0; k < to.size(); ++k) sizes.push_back(to.at(k));
     }
   }
-  return reshape(dims);
+  return reshape(sizes);
 }
 
 // ---- joining and splitting
@@ -294,18 +351,18 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
   const auto axis = static_cast<size_t>(resolve_axis("cat", dim, first.shape()));
   WHIT_USER(first.ndim() > 0, Value, "[cat] tensors without axes cannot be joined; use stack");
   DType dt = first.dtype();
-  int64_t total = 0;
+  Sint total = 0;
   bool equal_sizes = true;
   for (const Tensor& t : tensors) {
     WHIT_USER(t.ndim() == first.ndim(), Assertion, "[cat] shapes {} and {} differ in rank", first.shape().str(),
               t.shape().str());
     for (size_t i = 0; i < first.ndim(); ++i)
-      WHIT_USER(i == axis || t.shape()[i] == first.shape()[i], Assertion,
+      WHIT_USER(i == axis || size_of(t.shape(), i) == size_of(first.shape(), i), Assertion,
                 "[cat] shapes {} and {} differ in axis {}, which is not the joined axis {}", first.shape().str(),
                 t.shape().str(), i, axis);
     dt = least_upper_dtype(dt, t.dtype());
-    total += t.shape()[axis];
-    equal_sizes &= t.shape()[axis] == first.shape()[axis];
+    total = plus(total, size_of(t.shape(), axis));
+    equal_sizes &= t.shape()[axis] == first.shape()[axis] && !t.shape().symbol(axis);
   }
   if (tensors.size() == 1) return first;
   std::vector<Tensor> same;
@@ -318,8 +375,9 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
   }
   std::vector<UOp> values;
   for (const Tensor& t : same) values.push_back(t.uop());
-  Dims dims(first.shape().begin(), first.shape().end());
-  dims[axis] = total;
+  Sints sizes = sizes_of(first.shape());
+  sizes[axis] = total;
+  const Shape shape = to_shape(sizes);
   if (equal_sizes) {
     // STACK makes a leading axis; it moves before the joined axis and melts into it.
     const UOp s = UOp::make(Op::Stack, dt, values);
@@ -328,29 +386,28 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
       if (i == axis) order.push_back(0);
       order.push_back(static_cast<int64_t>(i) + 1);
     }
-    return wrap(shaped(permuted(s, order), dims));
+    return wrap(shaped(permuted(s, order), shape));
   }
   // Padded side by side; a mask of the position chooses, so that the sign of a zero and NaN stay.
   Dims lane(first.ndim(), 1);
-  lane[axis] = total;
-  const UOp pos = broadcast_to(shaped(UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(total)), lane), dims);
+  lane[axis] = shape[axis];
+  const UOp lanes = UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(shape[axis]));
+  const UOp pos = broadcast_to(shaped(lanes, lane), Shape(std::span<const int64_t>(shape)));
   UOp out;
-  int64_t at = 0;
-  for (size_t k = 0; k < values.size(); ++k) {
-    const int64_t n = values[k].shape()[axis];
-    Dims pads(2 * first.ndim(), 0);
-    pads[2 * axis] = at;
-    pads[2 * axis + 1] = total - at - n;
-    const UOp p = whit::pad(values[k], pads);
-    out = out ? whit::where(whit::lt(pos, idx(at)), out, p) : p;
-    at += n;
+  Sint at = 0;
+  Sints place(first.ndim(), 0);
+  for (const UOp& v : values) {
+    place[axis] = at;
+    const UOp p = whit::pad_to(v, place, sizes);
+    out = out ? whit::where(sized(wrap(whit::lt(pos, at.uop())), sizes).uop(), out, p) : p;
+    at = plus(at, size_of(v.shape(), axis));
   }
   return wrap(out ? out : values[0]);
 }
 
 std::vector<Tensor> Tensor::split(const IntList& sizes, int64_t dim) const {
   const auto axis = must_have_axis("split", dim, shape());
-  const int64_t n = shape()[axis];
+  const int64_t n = size_of(shape(), axis).number();
   Dims parts;
   if (sizes.is_single()) {
     WHIT_USER(sizes[0] > 0 || n == 0, Value, "[split] size {}; expected a positive one", sizes[0]);
@@ -408,32 +465,26 @@ Tensor Tensor::repeat(const IntList& repeats) const {
   WHIT_USER(repeats.size() >= ndim(), Value, "[repeat] {} repeats for shape {}; expected at least {}", repeats.size(),
             shape().str(), ndim());
   const size_t left = repeats.size() - ndim();
-  Dims split_dims, wide, joined;
+  Sints split_sizes, wide, joined;
   for (size_t i = 0; i < repeats.size(); ++i) {
-    WHIT_USER(repeats[i] >= 0, Value, "[repeat] negative repeat {}", repeats[i]);
-    const int64_t n = i < left ? 1 : shape()[i - left];
-    split_dims.push_back(1);
-    split_dims.push_back(n);
-    wide.push_back(repeats[i]);
-    wide.push_back(n);
-    joined.push_back(repeats[i] * n);
+    const Sint times_i = repeats.at(i), n = i < left ? Sint(1) : size_of(shape(), i - left);
+    WHIT_USER(times_i.min() >= 0, Value, "[repeat] negative repeat {}", times_i.str());
+    for (const Sint& one : {Sint(1), n}) split_sizes.push_back(one);
+    for (const Sint& one : {times_i, n}) wide.push_back(one);
+    joined.push_back(times(times_i, n));
   }
-  return reshape(split_dims).expand(wide).reshape(joined);
+  return reshape(split_sizes).expand(wide).reshape(joined);
 }
 
 Tensor Tensor::repeat_interleave(int64_t repeats, std::optional<int64_t> dim) const {
   WHIT_USER(repeats >= 0, Value, "[repeat_interleave] negative repeat {}", repeats);
   const Tensor x = dim ? *this : flatten();
   const auto axis = must_have_axis("repeat_interleave", dim.value_or(0), x.shape());
-  Dims with_one, wide, joined;
-  for (size_t i = 0; i < x.ndim(); ++i) {
-    with_one.push_back(x.shape()[i]);
-    wide.push_back(x.shape()[i]);
-    joined.push_back(x.shape()[i] * (i == axis ? repeats : 1));
-    if (i == axis) {
-      with_one.push_back(1);
-      wide.push_back(repeats);
-    }
+  Sints with_one = sizes_of(x.shape()), wide = with_one, joined = with_one;
+  if (x.ndim() > 0) {
+    with_one.insert(with_one.begin() + axis + 1, 1);
+    wide.insert(wide.begin() + axis + 1, repeats);
+    joined[axis] = times(joined[axis], repeats);
   }
   return x.reshape(with_one).expand(wide).reshape(joined);
 }

@@ -16,29 +16,34 @@ Tensor strong(const Tensor& x) { return x.cast(strong_dtype(x.dtype(), default_i
 Tensor fold(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim) {
   if (x.numel() == 0) {
     const UOp identity = constant_of(monoid_identity(monoid, x.dtype()));
-    const Dims dims = reduced_dims(x.shape(), axes, keepdim);
+    const Shape dims = reduced_dims(x.shape(), axes, keepdim);
     const Tensor value = wrap(broadcast_scalar(identity, dims));
     if (!is_float(x.dtype()) || !x.device()) return value;
     // A zero that depends on x keeps the path of the (empty) gradient.
     const int64_t none[] = {0}, one_more[] = {0, 1};
     return value + wrap(shaped(pad(shaped(x.uop(), none), one_more), {}));
   }
-  return reduce_tensor(x, monoid, axes, keepdim);
+  return reduce_tensor(whole_axes(x, axes, constant_of(monoid_identity(monoid, x.dtype()))), monoid, axes, keepdim);
 }
 
-int64_t count_of(const Shape& s, std::span<const int64_t> axes) {
-  int64_t n = 1;
-  for (const int64_t a : axes) n *= s[static_cast<size_t>(a)];
-  return n;
+// How many elements are joined into one, less `correction`, none below 0.
+Tensor count_of(const Shape& s, std::span<const int64_t> axes, DType dt, double correction = 0) {
+  const Sint n = product(s, axes);
+  if (!n.is_symbolic()) return Tensor::constant(std::max(static_cast<double>(n.max()) - correction, 0.0), dt);
+  const Tensor count = wrap(cast(n.uop(), dt));
+  return correction == 0 ? count : (count - correction).maximum(0);
 }
 
 DType wide_float(DType dt) { return is_weak(dt) ? dt : least_upper_dtype(dt, DType::Float32); }
 
 Tensor lane_index(const Tensor& x, int64_t axis, DType dt) {
   Dims dims(x.ndim(), 1);
-  const int64_t n = x.shape()[static_cast<size_t>(axis)];
-  dims[static_cast<size_t>(axis)] = n;
-  return Tensor::arange(0, n, 1, dt).reshape(dims);
+  const Sint n = size_of(x.shape(), static_cast<size_t>(axis));
+  dims[static_cast<size_t>(axis)] = n.max();
+  const Tensor lanes = Tensor::arange(0, n.max(), 1, dt).reshape(dims);
+  Sints sizes(dims.begin(), dims.end());
+  sizes[static_cast<size_t>(axis)] = n;
+  return sized(lanes, sizes);
 }
 
 }  // namespace
@@ -73,7 +78,7 @@ Tensor Tensor::mean(const Axes& axis, bool keepdim) const {
   const DType out = is_float(x.dtype()) ? x.dtype() : DType::Float32;
   const DType acc = sum_dtype(out);
   const Tensor s = fold(x.cast(acc), "add", axes, keepdim);
-  return (s / constant(static_cast<double>(count_of(shape(), axes)), acc)).cast(out);
+  return (s / count_of(shape(), axes, acc)).cast(out);
 }
 
 std::pair<Tensor, Tensor> Tensor::var_mean(const Axes& axis, bool keepdim, double correction) const {
@@ -81,10 +86,9 @@ std::pair<Tensor, Tensor> Tensor::var_mean(const Axes& axis, bool keepdim, doubl
   const Tensor x = to_float_dtype(strong(*this));
   const DType out = x.dtype();
   const Tensor wide = x.cast(sum_dtype(out));
-  const double n = static_cast<double>(count_of(shape(), axes));
   const Tensor m = wide.mean(IntList(axes), true);
   const Tensor d = wide - m;
-  const Tensor v = fold(d * d, "add", axes, keepdim) / constant(std::max(n - correction, 0.0), wide.dtype());
+  const Tensor v = fold(d * d, "add", axes, keepdim) / count_of(shape(), axes, wide.dtype(), correction);
   return {v.cast(out), (keepdim ? m : m.reshape(reduced_dims(shape(), axes, false))).cast(out)};
 }
 Tensor Tensor::var(const Axes& axis, bool keepdim, double correction) const {
@@ -217,7 +221,8 @@ Tensor scan_last(const Tensor& x, std::string_view monoid) {
 Tensor scan(const char* op, const Tensor& x, int64_t axis, std::string_view monoid) {
   const int64_t a = resolve_axis(op, axis, x.shape());
   if (x.ndim() == 0 || x.numel() == 0) return x;
-  return scan_last(x.transpose(a, -1), monoid).transpose(a, -1);
+  const Tensor all = x.shape().is_symbolic() ? wrap(whole(x.uop())) : x;
+  return sized(scan_last(all.transpose(a, -1), monoid).transpose(a, -1), sizes_of(x.shape()));
 }
 
 std::pair<Tensor, Tensor> scan_with_index(const char* op, const Tensor& self, int64_t axis, bool largest) {

@@ -57,10 +57,10 @@ Sources sources_of(const char* op, const Tensor& self, int64_t dim, const Tensor
   WHIT_USER(s.ndim() == self.ndim(), Runtime, "[{}] src {} and tensor {} differ in rank", op, s.shape().str(),
             self.shape().str());
   if (index.numel() == 0 || self.numel() == 0) return {};
-  std::vector<std::optional<int64_t>> part(index.shape().begin(), index.shape().end());
+  std::vector<std::optional<Sint>> part(index.shape().begin(), index.shape().end());
   for (size_t i = 0; i < self.ndim(); ++i)
-    WHIT_USER(*part[i] <= s.shape()[i], Assertion, "[{}] index {} is larger than src {}", op, index.shape().str(),
-              s.shape().str());
+    WHIT_USER(index.shape()[i] <= s.shape()[i], Assertion, "[{}] index {} is larger than src {}", op,
+              index.shape().str(), s.shape().str());
   return {flat_positions(self, index, axis).flatten(), s.shrink_to(part).flatten()};
 }
 
@@ -136,7 +136,7 @@ Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& sr
 
 Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, const Tensor& fill_value) const {
   WHIT_USER(mask.dtype() == DType::Bool, Runtime, "[masked_select] the mask is {}; expected bool", name(mask.dtype()));
-  const Dims dims = broadcast_shapes("masked_select", {&shape(), &mask.shape()});
+  const Shape dims = broadcast_shapes("masked_select", {&shape(), &mask.shape()});
   const Tensor m = broadcast_to("masked_select", mask, dims).flatten(),
                x = broadcast_to("masked_select", *this, dims).flatten();
   const int64_t n = n_chosen("masked_select", m, size);

@@ -139,9 +139,9 @@ Tensor memory_tensor(const UOp& view) {
   return Tensor(std::make_shared<Tensor::Impl>(std::move(chain), std::make_shared<Storage>(base)));
 }
 
-Tensor fresh_tensor(DType dtype, std::span<const int64_t> dims, std::string_view device, int64_t axis) {
+Tensor fresh_tensor(DType dtype, const Shape& shape, std::string_view device, int64_t axis) {
   const auto n_parts = axis < 0 ? 1 : static_cast<int64_t>(devices_of(device_id(device)).size());
-  return memory_tensor(view_of_parts(fresh_buffer(dtype, detail::prod(dims) / n_parts, device), dims, axis));
+  return memory_tensor(view_of_parts(fresh_buffer(dtype, shape.numel() / n_parts, device), shape, axis));
 }
 
 Tensor stored(const UOp& x, std::string_view device, int64_t axis) {
@@ -204,7 +204,7 @@ Tensor Tensor::from_blob(void* ptr, const IntList& shape, const TensorOptions& o
 UOp Tensor::uop() const { return must_be_defined("tensor", *this).impl_->uop(); }
 const Shape& Tensor::shape() const { return must_be_defined("shape", *this).impl_->value.shape(); }
 DType Tensor::dtype() const { return must_be_defined("dtype", *this).impl_->value.dtype(); }
-int64_t Tensor::size(int64_t dim) const { return shape()[must_have_axis("size", dim, shape())]; }
+int64_t Tensor::size(int64_t dim) const { return size_of(shape(), must_have_axis("size", dim, shape())).number(); }
 std::optional<std::string> Tensor::device() const {
   const UOp& u = impl_->storage ? impl_->storage->state() : impl_->value;
   if (!u->device) return std::nullopt;
@@ -277,6 +277,8 @@ std::vector<std::byte> Tensor::bytes() const {
 }
 
 void Tensor::copy_to(void* host, size_t n) const {
+  WHIT_USER(!shape().is_symbolic(), Assertion, "[data] shape {} is symbolic; shrink it to numbers first",
+            shape().str());
   const Tensor t = readable(*this);
   const size_t elem = static_cast<size_t>(n_bytes(t.dtype())), want = static_cast<size_t>(t.numel()) * elem;
   WHIT_USER(n == want, Value, "[copy_to] the destination has {} bytes; expected {}", n, want);
@@ -385,8 +387,8 @@ Tensor& Tensor::assign(const Tensor& x) {
   if (!(v.shape() == shape())) {
     bool fits = v.shape().size() <= ndim();
     for (size_t i = 0; fits && i < v.shape().size(); ++i) {
-      const int64_t have = v.shape()[v.shape().size() - 1 - i];
-      fits = have == 1 || have == shape()[ndim() - 1 - i];
+      const Sint have = size_of(v.shape(), v.shape().size() - 1 - i);
+      fits = have == Sint(1) || have == size_of(shape(), ndim() - 1 - i);
     }
     WHIT_USER(fits, Value, "[assign] a value of shape {} does not broadcast to {}", v.shape().str(), shape().str());
     v = broadcast_to(v, shape());
@@ -467,8 +469,8 @@ Tensor Tensor::shard(std::span<const std::string> devices, std::optional<int64_t
   UOp value = UOp::make(Op::Copy, dtype(), {uop()}, Arg(std::string_view(all)));
   if (axis) {
     const int64_t a = resolve_axis("shard", *axis, shape()), n = static_cast<int64_t>(devices.size());
-    WHIT_USER(ndim() > 0 && size(a) % n == 0, Runtime, "[shard] axis {} of shape {} does not divide by {} devices",
-              *axis, shape().str(), n);
+    WHIT_USER(ndim() > 0 && shape()[static_cast<size_t>(a)] % n == 0, Runtime,
+              "[shard] axis {} of shape {} does not divide by {} devices", *axis, shape().str(), n);
     value = unshard(whit::shard(value, a, n), a, n);
   }
   return moved(value, impl_->grad.defined() ? impl_->grad.shard(devices, axis) : Tensor());

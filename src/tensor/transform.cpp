@@ -133,8 +133,9 @@ std::vector<Tensor> vmap(const TensorFn& fn, std::span<const Tensor> inputs, con
   for (size_t i = 0; i < inputs.size(); ++i) {
     const UOp x = must_be_defined("vmap", inputs[i]).uop();
     const auto axis = o.in_axes.empty() ? 0 : o.in_axes[o.in_axes.size() == 1 ? 0 : i];
+    const UOp one = tracer(x);
     if (!axis) {
-      tracers.push_back(tracer(x));
+      tracers.push_back(one);
       replace_tracer(shared, tracers[i], x);
       continue;
     }

@@ -71,6 +71,7 @@ class _Methods:
     for u in root.toposort():
       src = [text[s] for s in u.src]
       if u.op is Ops.CAST: text[u] = f"{src[0]}.cast({u.dtype!r})"
+      elif u.op is Ops.BIND: text[u] = src[0]
       elif u.op in _SYMBOLS: text[u] = _SYMBOLS[u.op].format(*src)
       else: text[u] = _leaf(u) or f"{u.op.name.lower()}({', '.join(src + ([repr(u.arg)] if u.arg is not None else []))})"
     return text[root]
@@ -116,8 +117,18 @@ class _Methods:
   @property
   def expr(self) -> str:
     """The name of a variable."""
+    if self.op is Ops.BIND: return self.src[0].expr
     if self.op is not Ops.VARIABLE: raise AttributeError(f"[UOp.expr] a {self.op.name} has no name; only a VARIABLE has")
     return self.arg[0]
+
+  def unbind_all(self) -> tuple:
+    """The expression over variables, and the value of each.
+
+    >>> (Variable("i", 1, 8).bind(3) * 2 + 1).unbind_all()[1]
+    {UOp(Ops.VARIABLE, dtypes.weakint, shape=(), 0 src, arg=('i', 1, 8)): 3}
+    """
+    bound = [u for u in self.toposort() if u.op is Ops.BIND]
+    return self.substitute({u: u.src[0] for u in bound}), dict(u.unbind() for u in bound)
 
   def sym_infer(self, var_vals: dict) -> int:
     """The value for given values of the variables, by name."""
