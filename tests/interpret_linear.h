@@ -75,10 +75,8 @@ class Linear {
         case Op::Scratch:
         case Op::Index:
         case Op::After:
-        case Op::EndIf:
-          break;
-        default:
-          execute(n);
+        case Op::EndIf: break;
+        default: execute(n);
       }
     }
   }
@@ -154,9 +152,7 @@ class Linear {
       case Op::Vec:
         for (int64_t lane = 0; lane < n_lanes; ++lane) set(n, lane, value(n->src()[static_cast<size_t>(lane)], 0));
         return;
-      case Op::Lane:
-        set(n, 0, value(n->src()[0], n->arg.as_int()));
-        return;
+      case Op::Lane: set(n, 0, value(n->src()[0], n->arg.as_int())); return;
       case Op::Fold: {
         std::vector<Scalar> lanes;
         for (int64_t lane = 0; lane < lanes_of(n->src()[0]); ++lane) lanes.push_back(value(n->src()[0], lane));
@@ -169,8 +165,7 @@ class Linear {
         set(n, 0, lanes.at(0));
         return;
       }
-      default:
-        break;
+      default: break;
     }
     WHIT_CHECK(is_elementwise(n->op), "{} in a LINEAR", name(n->op));
     for (int64_t lane = 0; lane < n_lanes; ++lane) {

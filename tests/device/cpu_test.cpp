@@ -70,8 +70,7 @@ std::vector<std::shared_ptr<Compiler>> compilers() {
 
 const char* source_for(const Compiler& compiler) { return compiler.key().starts_with("llvm") ? kLlvm : kC; }
 
-template <class F>
-std::string error_of(F&& f) {
+template <class F> std::string error_of(F&& f) {
   try {
     f();
   } catch (const Error& e) {

@@ -91,7 +91,7 @@ TEST(TensorErrors, Movement) {
   EXPECT_EQ(error_of(ErrorKind::Index, [&] { x.transpose(0, 2); }),
             "[transpose] axis 2 is out of range for shape (4, 5); valid axes are -2..1");
   EXPECT_EQ(error_of(ErrorKind::Runtime, [&] { x.flip({0, 0}); }), "[flip] axis 0 is given twice");
-  EXPECT_EQ(error_of(ErrorKind::Value, [&] { x.pad_to(std::vector<std::optional<int64_t>>{2, 5}); }),
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { x.pad_to(std::vector<std::optional<Sint>>{2, 5}); }),
             "[pad_to] axis 0 of shape (4, 5) is larger than 2");
   EXPECT_EQ(error_of(ErrorKind::Value, [&] { x.pad({5, 0}, {.mode = "reflect"}); }),
             "[pad] reflect by (5, 0) needs padding smaller than the size 5");

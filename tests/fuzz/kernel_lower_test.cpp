@@ -23,10 +23,7 @@ struct Generator {
   std::vector<int64_t> input_sizes{};
 
   size_t below(size_t n) { return random() % n; }
-  template <class T>
-  const T& pick(const std::vector<T>& from) {
-    return from[below(from.size())];
-  }
+  template <class T> const T& pick(const std::vector<T>& from) { return from[below(from.size())]; }
 
   // Sizes of all kinds: those that tiles and lanes divide, and those they do not.
   int64_t size() { return below(4) ? static_cast<int64_t>(1 + below(17)) : int64_t{16} << below(3); }
@@ -61,12 +58,9 @@ struct Generator {
       case 1:
         return where(lt(value(ranges, depth - 1, next_id), constant(dtype, 1)), value(ranges, depth - 1, next_id),
                      value(ranges, depth - 1, next_id));
-      case 2:
-        return alu(Op::Max, {value(ranges, depth - 1, next_id), value(ranges, depth - 1, next_id)});
-      case 3:
-        return value(ranges, depth - 1, next_id) * constant(dtype, static_cast<int64_t>(below(5)) - 2);
-      default:
-        return value(ranges, depth - 1, next_id) + value(ranges, depth - 1, next_id);
+      case 2: return alu(Op::Max, {value(ranges, depth - 1, next_id), value(ranges, depth - 1, next_id)});
+      case 3: return value(ranges, depth - 1, next_id) * constant(dtype, static_cast<int64_t>(below(5)) - 2);
+      default: return value(ranges, depth - 1, next_id) + value(ranges, depth - 1, next_id);
     }
   }
 

@@ -130,8 +130,7 @@ class Maker {
     return &g_.nodes.back();
   }
 
-  template <class Fn>
-  std::optional<Known> choose(Fn&& wanted) {
+  template <class Fn> std::optional<Known> choose(Fn&& wanted) {
     std::vector<size_t> found;
     for (size_t i = 0; i < g_.nodes.size(); ++i)
       if (wanted(g_.nodes[i])) found.push_back(i);
@@ -194,12 +193,9 @@ class Maker {
   void grow(Op op) {
     if (is_elementwise(op) || op == Op::Contiguous || op == Op::Detach || op == Op::ContiguousBackward) {
       switch (info(op).group) {
-        case OpGroup::Unary:
-          return unary(op);
-        case OpGroup::Binary:
-          return binary(op);
-        default:
-          return where_op();
+        case OpGroup::Unary: return unary(op);
+        case OpGroup::Binary: return binary(op);
+        default: return where_op();
       }
     }
     if (op == Op::Stack) return stack();
@@ -411,8 +407,7 @@ class Maker {
              is_float(u.dtype()));
         return;
       }
-      default:
-        return;
+      default: return;
     }
     keep(y, x->tolerance, x->any_zero);
   }

@@ -74,8 +74,7 @@ class Maker {
         const Op ops[] = {Op::Add, Op::Mul, Op::Sub, Op::Max, Op::Min};
         return add(alu(ops[pick(0, 4)], {clamp(x), clamp(like(any(), x))}));
       }
-      case 3:
-        return add(alu(Op::Exp2, {clamp(x) * cst(0.25, x)}));
+      case 3: return add(alu(Op::Exp2, {clamp(x) * cst(0.25, x)}));
       case 4: {
         if (chance(50)) return add(where(lt(x, like(any(), x)), x, like(any(), x)));
         // relu, and its gradient.
@@ -146,10 +145,8 @@ class Maker {
         const int64_t k = x.shape().back(), s = pick(1, 3), d = pick(1, 2);
         return add(unwindow(x, axis, (size - 1) * s + d * (k - 1) + 1 + pick(0, 2), s, d));
       }
-      case 14:
-        return add(contiguous(x));
-      case 15:
-        return add(UOp::make(Op::Stack, x.dtype(), {x, like(any(), x), like(any(), x)}));
+      case 14: return add(contiguous(x));
+      case 15: return add(UOp::make(Op::Stack, x.dtype(), {x, like(any(), x), like(any(), x)}));
       case 16: {
         if (rank == 0) return;
         const UOp at = index_into(x.shape()[0], {pick(1, 4)});
@@ -162,8 +159,7 @@ class Maker {
         d.append(x.shape().begin() + 1, x.shape().end());
         return add(scatter(clamp(x), at, like(any(), leaf(d)), chance(50) ? "add" : "set"));
       }
-      case 18:
-        return store_step();
+      case 18: return store_step();
       default: {
         // The product-sum form.
         if (rank != 2) return;

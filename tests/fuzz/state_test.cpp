@@ -75,8 +75,7 @@ class Program {
     return lo + static_cast<int64_t>(rng_() % static_cast<uint64_t>(hi - lo + 1));
   }
   size_t any() { return static_cast<size_t>(pick(0, static_cast<int64_t>(live_.size()) - 1)); }
-  template <class... A>
-  void note(fmt::format_string<A...> f, A&&... a) {
+  template <class... A> void note(fmt::format_string<A...> f, A&&... a) {
     log_ += fmt::format(f, std::forward<A>(a)...) + "\n";
   }
   std::string where(size_t i) const { return fmt::format("t{}", names_[i]); }
@@ -219,9 +218,7 @@ class Program {
         for (size_t i = 0; i < n; ++i) out[i] = u[i] < v[i] ? wrap(int64_t{u[i]} + 1) : v[i];
         text = fmt::format("({0} < {1}).where({0} + 1, {1})", where(a), where(b));
         return {(x < y).where(x + 1, y), out};
-      default:
-        text = where(a);
-        return {x, u};
+      default: text = where(a); return {x, u};
     }
   }
 
@@ -232,9 +229,7 @@ class Program {
         return "";
       case 1:
       case 2:
-      case 3:
-        make_view();
-        return "";
+      case 3: make_view(); return "";
       case 4: {  // a lazy value
         const Dims shape = live_[any()].model.shape;
         std::string text;
@@ -298,8 +293,7 @@ class Program {
       case 11:
         if (live_.size() > 3) drop(any());
         return "";
-      default:
-        return check(any());
+      default: return check(any());
     }
   }
 

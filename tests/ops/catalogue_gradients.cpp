@@ -6,7 +6,7 @@ namespace whit::ops {
 namespace {
 
 using In = const std::vector<Tensor>&;
-using Part = std::optional<std::pair<int64_t, int64_t>>;
+using Part = AxisPair;
 
 struct Grad {
   const char* name;
@@ -64,9 +64,9 @@ const Grad kRows[] = {
     // ---- movement
     {"view", {kMat}, [](In x) { return x[0].view({3, -1}).square(); }},
     {"shrink", {kMat}, [](In x) { return x[0].shrink(std::vector<Part>{Part({1, 3}), {}}).square(); }},
-    {"shrink_to", {kMat}, [](In x) { return x[0].shrink_to(std::vector<std::optional<int64_t>>{2, 5}).square(); }},
+    {"shrink_to", {kMat}, [](In x) { return x[0].shrink_to(std::vector<std::optional<Sint>>{2, 5}).square(); }},
     {"pad_axes", {kMat}, [](In x) { return x[0].square().pad_axes(std::vector<Part>{Part({1, 0}), Part({0, 2})}); }},
-    {"pad_to", {kMat}, [](In x) { return x[0].square().pad_to(std::vector<std::optional<int64_t>>{5, 8}, 3); }},
+    {"pad_to", {kMat}, [](In x) { return x[0].square().pad_to(std::vector<std::optional<Sint>>{5, 8}, 3); }},
     {"pad circular", {kMat}, [](In x) { return x[0].square().pad({2, 3}, {.mode = "circular"}); }},
     {"pad negative", {kMat}, [](In x) { return x[0].square().pad({-1, 2, 1, -2}); }},
     {"squeeze", {{3, 1, 4}}, [](In x) { return x[0].squeeze(1).square(); }},

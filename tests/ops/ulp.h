@@ -80,14 +80,10 @@ struct Format {
 };
 inline Format format_of(DType dtype) {
   switch (dtype) {
-    case DType::Float16:
-      return {10, -14, 65504};
-    case DType::BFloat16:
-      return {7, -126, 0x1.FEp127};
-    case DType::Float32:
-      return {23, -126, 0x1.FFFFFEp127};
-    default:
-      return {52, -1022, std::numeric_limits<double>::max()};
+    case DType::Float16: return {10, -14, 65504};
+    case DType::BFloat16: return {7, -126, 0x1.FEp127};
+    case DType::Float32: return {23, -126, 0x1.FFFFFEp127};
+    default: return {52, -1022, std::numeric_limits<double>::max()};
   }
 }
 

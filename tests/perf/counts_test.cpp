@@ -34,8 +34,7 @@ std::string rounded(int64_t n_bytes) {
 }
 
 // Counts what `fn` runs; its inputs are in memory before.
-template <class Fn>
-Count count(Fn&& fn) {
+template <class Fn> Count count(Fn&& fn) {
   const int64_t memory = counters().mem_used.load();
   counters().reset();
   counters().reset_peak();
@@ -60,8 +59,7 @@ class PerfCounts : public testing::Test {
     static std::map<std::string, std::string> m;
     return m;
   }
-  template <class Fn>
-  void check(const std::string& name, int64_t most_kernels, Fn&& fn) {
+  template <class Fn> void check(const std::string& name, int64_t most_kernels, Fn&& fn) {
     const Count c = count(fn);
     measured()[name] = c.text;
     EXPECT_LE(c.kernels, most_kernels) << name;

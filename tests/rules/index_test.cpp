@@ -14,14 +14,12 @@ UOp loop(int64_t id, int64_t size) { return range(size, id, AxisType::Weak); }
 // The expression in a short notation: r0*28 + r1.
 std::string show(const UOp& a) {
   switch (a.op()) {
-    case Op::Range:
-      return fmt::format("r{}", range_id(a.node()));
+    case Op::Range: return fmt::format("r{}", range_id(a.node()));
     case Op::Const:
       return a.arg().is_invalid()       ? "Invalid"
              : a.dtype() == DType::Bool ? (const_int(a) ? "true" : "false")
                                         : fmt::format("{}", const_int(a));
-    case Op::Variable:
-      return std::string(a.arg().at(0).as_str());
+    case Op::Variable: return std::string(a.arg().at(0).as_str());
     default: {
       std::string out = a.op() == Op::Add        ? "+"
                         : a.op() == Op::Mul      ? "*"

@@ -108,21 +108,12 @@ const PatNode* Instances::build(const PatNode* a, DType dtype, UOp* out) {
     return next;
   };
   switch (a->kind) {
-    case PatKind::Any:
-      *out = chance(8) ? random_constant(dtype) : leaf(dtype);
-      return done(a + 1);
+    case PatKind::Any: *out = chance(8) ? random_constant(dtype) : leaf(dtype); return done(a + 1);
     case PatKind::Const:
-    case PatKind::AnyConst:
-      *out = random_constant(dtype);
-      return done(a + 1);
-    case PatKind::IntLit:
-      *out = constant(dtype, a->imm);
-      return (*out).arg().to_int() == a->imm ? a + 1 : nullptr;
-    case PatKind::FloatLit:
-      *out = constant(dtype, __builtin_bit_cast(double, a->imm));
-      return a + 1;
-    case PatKind::Node:
-      break;
+    case PatKind::AnyConst: *out = random_constant(dtype); return done(a + 1);
+    case PatKind::IntLit: *out = constant(dtype, a->imm); return (*out).arg().to_int() == a->imm ? a + 1 : nullptr;
+    case PatKind::FloatLit: *out = constant(dtype, __builtin_bit_cast(double, a->imm)); return a + 1;
+    case PatKind::Node: break;
   }
   SmallVec<Op, 40> choices;
   for (int o = 0; o < kNumOps; ++o)
@@ -227,8 +218,7 @@ const PatNode* Instances::build(const PatNode* a, DType dtype, UOp* out) {
     case Op::Threefry:
       if (operand != DType::UInt64) return nullptr;
       break;
-    default:
-      break;
+    default: break;
   }
   *out = UOp::make(op, dtype, src);
   return done(next);
@@ -317,18 +307,14 @@ std::string show(const Scalar& a) { return is_float(a.dtype) ? fmt::format("{}",
 int64_t cost(const UOp& root) {
   int64_t total = 0;
   for (const Node* n : toposort(root)) switch (n->op) {
-      case Op::Const:
-        break;
+      case Op::Const: break;
       case Op::FloorDiv:
       case Op::FloorMod:
       case Op::Cdiv:
       case Op::Cmod:
       case Op::Fdiv:
-      case Op::Recip:
-        total += 6;
-        break;
-      default:
-        ++total;
+      case Op::Recip: total += 6; break;
+      default: ++total;
     }
   return total;
 }

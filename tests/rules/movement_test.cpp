@@ -35,16 +35,10 @@ class Chains {
   }
   const PatNode* build(const PatNode* a, UOp* out) {
     switch (a->kind) {
-      case PatKind::Any:
-        *out = tensor(random_dims());
-        return a + 1;
-      case PatKind::AnyConst:
-        *out = constant(DType::Float32, static_cast<double>(below(5)));
-        return a + 1;
-      case PatKind::Node:
-        break;
-      default:
-        return nullptr;
+      case PatKind::Any: *out = tensor(random_dims()); return a + 1;
+      case PatKind::AnyConst: *out = constant(DType::Float32, static_cast<double>(below(5))); return a + 1;
+      case PatKind::Node: break;
+      default: return nullptr;
     }
     SmallVec<Op, 40> choices;
     for (int o = 0; o < kNumOps; ++o)
@@ -123,8 +117,7 @@ class Chains {
         arg = {axis, (n - 1) * stride + dilation * (k - 1) + 1 + (chance(30) ? 1 : 0), stride, dilation};
         break;
       }
-      default:
-        return {};
+      default: return {};
     }
     return UOp::make(op, in.dtype(), {in}, arg);
   }

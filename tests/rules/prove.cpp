@@ -56,18 +56,10 @@ class Prover {
     constexpr OpSet kNumbersOnly{Op::Neg, Op::Sub, Op::Cdiv, Op::Cmod, Op::FloorDiv, Op::FloorMod, Op::Shl, Op::Shr};
     if (boolean && kNumbersOnly.has(op)) return false;
     switch (op) {
-      case Op::Neg:
-        *out = -s[0];
-        return true;
-      case Op::Add:
-        *out = boolean ? s[0] || s[1] : s[0] + s[1];
-        return true;
-      case Op::Mul:
-        *out = boolean ? s[0] && s[1] : s[0] * s[1];
-        return true;
-      case Op::Sub:
-        *out = s[0] - s[1];
-        return true;
+      case Op::Neg: *out = -s[0]; return true;
+      case Op::Add: *out = boolean ? s[0] || s[1] : s[0] + s[1]; return true;
+      case Op::Mul: *out = boolean ? s[0] && s[1] : s[0] * s[1]; return true;
+      case Op::Sub: *out = s[0] - s[1]; return true;
       case Op::Max:
       case Op::Min: {
         if (boolean) {
@@ -80,13 +72,9 @@ class Prover {
         return true;
       }
       case Op::Cdiv:
-      case Op::FloorDiv:
-        *out = quotient(dt, s[0], s[1], op == Op::FloorDiv);
-        return true;
+      case Op::FloorDiv: *out = quotient(dt, s[0], s[1], op == Op::FloorDiv); return true;
       case Op::Cmod:
-      case Op::FloorMod:
-        *out = s[0] - s[1] * quotient(dt, s[0], s[1], op == Op::FloorMod);
-        return true;
+      case Op::FloorMod: *out = s[0] - s[1] * quotient(dt, s[0], s[1], op == Op::FloorMod); return true;
       case Op::And:
       case Op::Or:
       case Op::Xor:
@@ -103,17 +91,10 @@ class Prover {
         if (dt == DType::WeakInt) return false;
         *out = is_unsigned(dt) ? z3::lshr(s[0], s[1]) : z3::ashr(s[0], s[1]);
         return true;
-      case Op::CmpLt:
-        return less(from, s[0], s[1], out);
-      case Op::CmpNe:
-        *out = s[0] != s[1];
-        return true;
-      case Op::CmpEq:
-        *out = s[0] == s[1];
-        return true;
-      case Op::Where:
-        *out = z3::ite(s[0], s[1], s[2]);
-        return true;
+      case Op::CmpLt: return less(from, s[0], s[1], out);
+      case Op::CmpNe: *out = s[0] != s[1]; return true;
+      case Op::CmpEq: *out = s[0] == s[1]; return true;
+      case Op::Where: *out = z3::ite(s[0], s[1], s[2]); return true;
       case Op::Cast: {
         if (from == dt) {
           *out = s[0];
@@ -134,8 +115,7 @@ class Prover {
                                    : z3::sext(s[0], want - have);
         return true;
       }
-      default:
-        return false;
+      default: return false;
     }
   }
 

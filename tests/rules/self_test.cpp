@@ -46,16 +46,11 @@ long double exact(const Node* n, Values& values, Instances& random) {
       const long double v = std::exp2(src(0));
       return std::isinf(round_to(n->dtype, static_cast<double>(v))) ? HUGE_VALL : v;
     }
-    case Op::Log2:
-      return std::log2(src(0));
-    case Op::Sin:
-      return std::sin(src(0));
-    case Op::Pow:
-      return std::pow(src(0), src(1));
-    case Op::Recip:
-      return 1 / src(0);
-    case Op::Add:
-      return src(0) + src(1);
+    case Op::Log2: return std::log2(src(0));
+    case Op::Sin: return std::sin(src(0));
+    case Op::Pow: return std::pow(src(0), src(1));
+    case Op::Recip: return 1 / src(0);
+    case Op::Add: return src(0) + src(1);
     case Op::Sub: {  // 1 - (s * s) * 2 with s = SIN(x * 0.5)
       const Node* const sine = n->src_begin()[1]->src_begin()[0]->src_begin()[0];
       return std::cos(exact(sine->src_begin()[0]->src_begin()[0], values, random));
@@ -65,8 +60,7 @@ long double exact(const Node* n, Values& values, Instances& random) {
         if (n->src_begin()[1] == constant(n->dtype, log2e).node())
           return src(0) * std::copysign(std::numbers::log2e_v<long double>, static_cast<long double>(log2e));
       [[fallthrough]];
-    default:
-      return evaluate(UOp(n), values, random).f;
+    default: return evaluate(UOp(n), values, random).f;
   }
 }
 

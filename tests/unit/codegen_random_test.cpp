@@ -86,12 +86,9 @@ class RandomKernel {
   UOp value(const std::vector<UOp>& ranges, int depth) {
     if (depth == 0) return leaf(ranges);
     switch (pick(0, 7)) {
-      case 0:
-        return value(ranges, depth - 1) + value(ranges, depth - 1);
-      case 1:
-        return value(ranges, depth - 1) * value(ranges, depth - 1);
-      case 2:
-        return alu(Op::Max, {value(ranges, depth - 1), leaf(ranges)});
+      case 0: return value(ranges, depth - 1) + value(ranges, depth - 1);
+      case 1: return value(ranges, depth - 1) * value(ranges, depth - 1);
+      case 2: return alu(Op::Max, {value(ranges, depth - 1), leaf(ranges)});
       case 3: {
         const UOp a = leaf(ranges);
         return where(lt(a, constant(DType::Float32, 0.25)), a, value(ranges, depth - 1));
@@ -110,8 +107,7 @@ class RandomKernel {
         const char* m = kMonoids[pick(0, 3)];
         return reduce(pick(0, 1) ? x * leaf(inner) : x, m, closed);
       }
-      default:
-        return leaf(ranges);
+      default: return leaf(ranges);
     }
   }
 

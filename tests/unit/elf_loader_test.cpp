@@ -53,20 +53,13 @@ const std::string& test_object() {
 float expected(int64_t i, float x) {
   static const float table[8] = {1, 2, 3, 5, 7, 11, 13, 17};
   switch (i & 7) {
-    case 0:
-      return x * 3;
-    case 1:
-      return x + table[i & 3];
-    case 2:
-      return std::exp(x);
-    case 3:
-      return x / 5;
-    case 4:
-      return std::exp(x) + 1;
-    case 5:
-      return -x;
-    case 6:
-      return x * x;
+    case 0: return x * 3;
+    case 1: return x + table[i & 3];
+    case 2: return std::exp(x);
+    case 3: return x / 5;
+    case 4: return std::exp(x) + 1;
+    case 5: return -x;
+    case 6: return x * x;
   }
   return table[(i >> 1) & 7];
 }
@@ -81,8 +74,7 @@ std::string error_of(std::string_view file) {
 }
 
 // The object with `value` written over the bytes at `offset`.
-template <class T>
-std::string patched(size_t offset, T value) {
+template <class T> std::string patched(size_t offset, T value) {
   std::string file = test_object();
   std::memcpy(file.data() + offset, &value, sizeof(value));
   return file;

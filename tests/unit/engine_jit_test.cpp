@@ -12,8 +12,7 @@ using V = std::vector<double>;
 UOp buf(std::vector<float> v, const char* device = "REF") {
   return engine::buffer_from_host(DType::Float32, v, device);
 }
-template <class F>
-std::string jit_error(F f) {
+template <class F> std::string jit_error(F f) {
   try {
     f();
   } catch (const Error& e) {

@@ -24,8 +24,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // The text of the error that `run` throws, which must be of the kind given.
-template <class F>
-std::string error_of(const F& run, ErrorKind kind = ErrorKind::Io) {
+template <class F> std::string error_of(const F& run, ErrorKind kind = ErrorKind::Io) {
   try {
     run();
   } catch (const Error& e) {
@@ -61,8 +60,7 @@ std::string idx(uint8_t type, const std::vector<uint32_t>& shape, std::string_vi
 }
 
 // Runs `run` in a process that may allocate only a little more than it has, so that a claimed size would not fit.
-template <class F>
-void expect_refused_with_little_memory(const F& run) {
+template <class F> void expect_refused_with_little_memory(const F& run) {
   EXPECT_EXIT(
       {
         rlimit limit{};

@@ -42,12 +42,8 @@ struct Generator {
       return from[static_cast<size_t>(below(static_cast<int64_t>(from.size())))];
     };
     switch (below(8)) {
-      case 0:
-        ints.push_back(UOp::make(Op::Neg, dtype, {pick(ints)}));
-        break;
-      case 1:
-        bools.push_back(UOp::make(kCompare[below(3)], DType::Bool, {pick(ints), pick(ints)}));
-        break;
+      case 0: ints.push_back(UOp::make(Op::Neg, dtype, {pick(ints)})); break;
+      case 1: bools.push_back(UOp::make(kCompare[below(3)], DType::Bool, {pick(ints), pick(ints)})); break;
       case 2:
         if (!bools.empty()) bools.push_back(UOp::make(kBool[below(7)], DType::Bool, {pick(bools), pick(bools)}));
         break;
@@ -60,8 +56,7 @@ struct Generator {
         ints.push_back(UOp::make(Op::Cast, dtype, {UOp::make(Op::Cast, kTypes[below(9)], {pick(ints)})}));
         break;
       }
-      default:
-        ints.push_back(UOp::make(kInt[below(15)], dtype, {pick(ints), pick(ints)}));
+      default: ints.push_back(UOp::make(kInt[below(15)], dtype, {pick(ints), pick(ints)}));
     }
   }
 };

@@ -144,16 +144,11 @@ struct Generator {
 
   Arg arg(int depth) {
     switch (below(depth > 2 ? 6 : 8)) {
-      case 0:
-        return {};
-      case 1:
-        return below(2) == 0;
-      case 2:
-        return static_cast<int64_t>(random()) - (int64_t{1} << 31);
-      case 3:
-        return std::bit_cast<double>(static_cast<uint64_t>(random()) << 32 | random());
-      case 4:
-        return Arg::invalid();
+      case 0: return {};
+      case 1: return below(2) == 0;
+      case 2: return static_cast<int64_t>(random()) - (int64_t{1} << 31);
+      case 3: return std::bit_cast<double>(static_cast<uint64_t>(random()) << 32 | random());
+      case 4: return Arg::invalid();
       case 5: {
         std::string s(below(6), '\0');
         for (char& c : s) c = static_cast<char>(random());
@@ -177,9 +172,7 @@ struct Generator {
     const auto pick = [&] { return nodes[below(nodes.size())]; };
     for (size_t n = 5 + below(30); n > 0; --n) {
       switch (below(5)) {
-        case 0:
-          nodes.push_back(constant(DType::Float32, static_cast<double>(random()) - 1e9));
-          break;
+        case 0: nodes.push_back(constant(DType::Float32, static_cast<double>(random()) - 1e9)); break;
         case 1: {
           std::vector<UOp> src;
           for (size_t k = below(5); k > 0; --k) src.push_back(pick());
@@ -223,17 +216,10 @@ TEST(IrTextFuzz, DamagedTextGivesAGraphOrAnError) {
       const size_t at = g.below(text.size());
       static constexpr std::string_view kBytes = "%=()[]{},\"\\ \n0123456789-.einfNa;";
       switch (g.below(4)) {
-        case 0:
-          text[at] = kBytes[g.below(kBytes.size())];
-          break;
-        case 1:
-          text.erase(at, 1 + g.below(10));
-          break;
-        case 2:
-          text.insert(at, text.substr(g.below(text.size()), g.below(20)));
-          break;
-        default:
-          text.resize(at);
+        case 0: text[at] = kBytes[g.below(kBytes.size())]; break;
+        case 1: text.erase(at, 1 + g.below(10)); break;
+        case 2: text.insert(at, text.substr(g.below(text.size()), g.below(20))); break;
+        default: text.resize(at);
       }
       if (text.empty()) text = " ";
     }

@@ -78,8 +78,7 @@ TEST(Optim, StateHasTheNamesOfPython) {
 }
 
 // Runs `plan` for as many steps and compares the rates with a formula of the step, outside and inside a capture.
-template <class MakePlan, class Formula>
-void expect_plan(const MakePlan& make, const Formula& formula) {
+template <class MakePlan, class Formula> void expect_plan(const MakePlan& make, const Formula& formula) {
   const FlagScope training("TRAINING", int64_t{1});
   for (const bool captured : {false, true}) {
     Tensor w = f32({1}, 1);

@@ -86,12 +86,9 @@ std::vector<Case> cases_of(DType dt) {
 
 UOp make_case(const Case& c, const UOp& x, const UOp& y, const UOp& z, const UOp& flag) {
   switch (c.arity) {
-    case 1:
-      return UOp::make(c.op, c.out, {x});
-    case 2:
-      return UOp::make(c.op, c.out, {x, y});
-    default:
-      return c.op == Op::Where ? UOp::make(c.op, c.out, {flag, x, y}) : UOp::make(c.op, c.out, {x, y, z});
+    case 1: return UOp::make(c.op, c.out, {x});
+    case 2: return UOp::make(c.op, c.out, {x, y});
+    default: return c.op == Op::Where ? UOp::make(c.op, c.out, {flag, x, y}) : UOp::make(c.op, c.out, {x, y, z});
   }
 }
 

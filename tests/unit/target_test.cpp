@@ -11,8 +11,7 @@
 namespace whit {
 namespace {
 
-template <class F>
-std::string error_of(F&& f) {
+template <class F> std::string error_of(F&& f) {
   try {
     f();
   } catch (const Error& e) {

@@ -15,8 +15,7 @@ inline Tensor f64(std::vector<double> v, const IntList& shape) { return Tensor::
 inline Tensor i32(std::vector<int32_t> v, const IntList& shape) { return Tensor::from(v, shape); }
 
 /// fn throws an Error of `kind` whose text begins with `text`.
-template <class Fn>
-void expect_error(ErrorKind kind, std::string_view text, Fn&& fn) {
+template <class Fn> void expect_error(ErrorKind kind, std::string_view text, Fn&& fn) {
   try {
     fn();
     ADD_FAILURE() << "no error; expected " << text;
@@ -44,8 +43,7 @@ inline void expect_tensor(const Tensor& t, const IntList& shape, const std::vect
 }
 
 /// The text of the error that fn raises, with its kind.
-template <class Fn>
-std::string error_of(ErrorKind kind, Fn&& fn) {
+template <class Fn> std::string error_of(ErrorKind kind, Fn&& fn) {
   try {
     fn();
   } catch (const Error& e) {
