@@ -54,8 +54,7 @@ class Watch {
   double start_ = now_s(), cpu_ = cpu_s();
 };
 
-template <class Make>
-void phases(const char* what, const char* device, int64_t n_nodes, Make&& make, bool run) {
+template <class Make> void phases(const char* what, const char* device, int64_t n_nodes, Make&& make, bool run) {
   const Tensor x = Tensor::from<float>({0.5f, 0.25f, -0.125f, 1.0f}).to(std::string(device)).contiguous();
   const Watch build;
   Tensor y = make(x, n_nodes);

@@ -23,8 +23,7 @@ double cpu_seconds() {
 }
 
 // The best of some rounds of a few calls; the two take turns.
-template <class F, class G>
-std::pair<double, double> best_seconds(F&& f, G&& g) {
+template <class F, class G> std::pair<double, double> best_seconds(F&& f, G&& g) {
   constexpr double kRound = 60e-6;
   auto round = [](auto& call, int n) {
     const double start = cpu_seconds();

@@ -22,8 +22,7 @@ inline double cpu_s() {
 }
 
 /// Seconds of each of n calls.
-template <class Fn>
-std::vector<double> times_of(int n, Fn&& fn) {
+template <class Fn> std::vector<double> times_of(int n, Fn&& fn) {
   std::vector<double> t;
   for (int i = 0; i < n; ++i) {
     const double start = now_s();

@@ -93,8 +93,7 @@ class Unlocked {
   PyThreadState* state_;
 };
 /// Calls that may take long give the interpreter to other threads.
-template <class F>
-auto unlocked(F&& f) {
+template <class F> auto unlocked(F&& f) {
   const Unlocked release;
   return f();
 }

@@ -17,13 +17,11 @@ class TensorClass : public nanobind::class_<Tensor> {
   using Base = nanobind::class_<Tensor>;
   using Base::Base;
 
-  template <class F, class... Extra>
-  TensorClass& def(const char* name, F&& f, const Extra&... extra) {
+  template <class F, class... Extra> TensorClass& def(const char* name, F&& f, const Extra&... extra) {
     Base::def(name, std::forward<F>(f), extra..., doc_of(name));
     return *this;
   }
-  template <class F, class... Extra>
-  TensorClass& def_static(const char* name, F&& f, const Extra&... extra) {
+  template <class F, class... Extra> TensorClass& def_static(const char* name, F&& f, const Extra&... extra) {
     Base::def_static(name, std::forward<F>(f), extra..., doc_of(name));
     return *this;
   }

@@ -14,32 +14,19 @@ nb::object* singletons() {
 
 const char* format_of(DType dt) {
   switch (dt) {
-    case DType::Bool:
-      return "?";
-    case DType::Int8:
-      return "b";
-    case DType::UInt8:
-      return "B";
-    case DType::Int16:
-      return "h";
-    case DType::UInt16:
-      return "H";
-    case DType::Int32:
-      return "i";
-    case DType::UInt32:
-      return "I";
-    case DType::Int64:
-      return "q";
-    case DType::UInt64:
-      return "Q";
-    case DType::Float16:
-      return "e";
-    case DType::Float32:
-      return "f";
-    case DType::Float64:
-      return "d";
-    default:
-      return nullptr;
+    case DType::Bool: return "?";
+    case DType::Int8: return "b";
+    case DType::UInt8: return "B";
+    case DType::Int16: return "h";
+    case DType::UInt16: return "H";
+    case DType::Int32: return "i";
+    case DType::UInt32: return "I";
+    case DType::Int64: return "q";
+    case DType::UInt64: return "Q";
+    case DType::Float16: return "e";
+    case DType::Float32: return "f";
+    case DType::Float64: return "d";
+    default: return nullptr;
   }
 }
 

@@ -61,8 +61,7 @@ DType from_dlpack_dtype(nb::dlpack::dtype d) {
                                      d.code, d.lanes));
 }
 
-template <class Framework>
-nb::object as_array(const Tensor& t, bool copy) {
+template <class Framework> nb::object as_array(const Tensor& t, bool copy) {
   HostMemory m = host_memory(t, copy);
   auto* const keep = new BufferPtr(m.memory);
   const nb::capsule owner(keep, [](void* p) noexcept { delete static_cast<BufferPtr*>(p); });

@@ -35,8 +35,7 @@ Tensor images(const io::ImageSet& s) {
 Tensor labels(const io::ImageSet& s) { return Tensor::from_bytes(s.labels.data(), DType::UInt8, s.n_images); }
 
 // A path, or a tensor that holds the bytes of a file.
-template <class F>
-auto with_file(nb::handle source, const char* op, const F& f) {
+template <class F> auto with_file(nb::handle source, const char* op, const F& f) {
   if (Tensor* t = nullptr; nb::try_cast<Tensor*>(source, t, false) && t) {
     WHIT_USER(t->ndim() == 1 && t->dtype() == DType::UInt8, Value,
               "[{}] a tensor of {} {}; expected bytes, (n,) of uint8", op, t->shape().str(), name(t->dtype()));
@@ -62,50 +61,40 @@ class PickleObjects {
     WHIT_USER(depth < 500, Io, "[torch_load] the object is nested over {} levels deep", depth);
     const auto keep = [&](nb::object o) { return made_[&v] = std::move(o); };
     switch (v.kind) {
-      case Kind::None:
-        return nb::none();
-      case Kind::Bool:
-        return nb::bool_(v.number != 0);
-      case Kind::Int:
-        return nb::int_(v.number);
+      case Kind::None: return nb::none();
+      case Kind::Bool: return nb::bool_(v.number != 0);
+      case Kind::Int: return nb::int_(v.number);
       case Kind::BigInt:
         return nb::handle(reinterpret_cast<PyObject*>(&PyLong_Type))
             .attr("from_bytes")(nb::bytes(v.text.data(), v.text.size()), "little", nb::arg("signed") = true);
-      case Kind::Float:
-        return nb::float_(v.real);
+      case Kind::Float: return nb::float_(v.real);
       case Kind::Text: {  // Python 2 has no other strings; what is no text is bytes
         PyObject* text = PyUnicode_DecodeUTF8(v.text.data(), static_cast<Py_ssize_t>(v.text.size()), nullptr);
         if (text) return keep(nb::steal(text));
         PyErr_Clear();
         return keep(nb::bytes(v.text.data(), v.text.size()));
       }
-      case Kind::Data:
-        return keep(nb::bytes(v.text.data(), v.text.size()));
+      case Kind::Data: return keep(nb::bytes(v.text.data(), v.text.size()));
       case Kind::List: {
         nb::list l;
         keep(l);
         for (const Value* item : v.items) l.append(get(*item, depth + 1));
         return l;
       }
-      case Kind::Tuple:
-        return keep(nb::tuple(items(v.items, depth)));
-      case Kind::Set:
-        return keep(set(v.items, depth));
+      case Kind::Tuple: return keep(nb::tuple(items(v.items, depth)));
+      case Kind::Set: return keep(set(v.items, depth));
       case Kind::Dict: {
         nb::dict d;
         keep(d);
         fill(d, v.items, depth);
         return d;
       }
-      case Kind::Persistent:
-        return get(*v.items[0], depth + 1);
+      case Kind::Persistent: return get(*v.items[0], depth + 1);
       case Kind::Global:
         return keep(v.text.starts_with("torch ") && dtype(v) ? nb::object(dtype_object(*dtype(v)))
                                                              : make_dummy(v.text));
-      case Kind::Call:
-        return call(v, depth);
-      case Kind::Object:
-        return object(v, depth);
+      case Kind::Call: return call(v, depth);
+      case Kind::Object: return object(v, depth);
     }
     return nb::none();
   }

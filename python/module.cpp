@@ -15,38 +15,22 @@ ErrorClasses* classes() {
 
 PyObject* python_class(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::Value:
-      return PyExc_ValueError;
-    case ErrorKind::Index:
-      return PyExc_IndexError;
-    case ErrorKind::Type:
-      return PyExc_TypeError;
-    case ErrorKind::Key:
-      return PyExc_KeyError;
-    case ErrorKind::Attribute:
-      return PyExc_AttributeError;
-    case ErrorKind::Runtime:
-      return PyExc_RuntimeError;
-    case ErrorKind::Assertion:
-      return PyExc_AssertionError;
-    case ErrorKind::Overflow:
-      return PyExc_OverflowError;
-    case ErrorKind::ZeroDivision:
-      return PyExc_ZeroDivisionError;
-    case ErrorKind::NotImplemented:
-      return PyExc_NotImplementedError;
-    case ErrorKind::Memory:
-      return PyExc_MemoryError;
-    case ErrorKind::Io:
-      return PyExc_OSError;
-    case ErrorKind::Device:
-      return classes()->device.ptr();
-    case ErrorKind::Compile:
-      return classes()->compile.ptr();
-    case ErrorKind::Jit:
-      return classes()->jit.ptr();
-    case ErrorKind::Internal:
-      return classes()->internal.ptr();
+    case ErrorKind::Value: return PyExc_ValueError;
+    case ErrorKind::Index: return PyExc_IndexError;
+    case ErrorKind::Type: return PyExc_TypeError;
+    case ErrorKind::Key: return PyExc_KeyError;
+    case ErrorKind::Attribute: return PyExc_AttributeError;
+    case ErrorKind::Runtime: return PyExc_RuntimeError;
+    case ErrorKind::Assertion: return PyExc_AssertionError;
+    case ErrorKind::Overflow: return PyExc_OverflowError;
+    case ErrorKind::ZeroDivision: return PyExc_ZeroDivisionError;
+    case ErrorKind::NotImplemented: return PyExc_NotImplementedError;
+    case ErrorKind::Memory: return PyExc_MemoryError;
+    case ErrorKind::Io: return PyExc_OSError;
+    case ErrorKind::Device: return classes()->device.ptr();
+    case ErrorKind::Compile: return classes()->compile.ptr();
+    case ErrorKind::Jit: return classes()->jit.ptr();
+    case ErrorKind::Internal: return classes()->internal.ptr();
   }
   return PyExc_RuntimeError;
 }

@@ -7,8 +7,7 @@ namespace {
 using Op2 = Tensor (Tensor::*)(const Tensor&) const;
 
 // A binary method with `reverse`, as tinygrad programs call it.
-template <Op2 F>
-void reversible(TensorClass& t, const char* name) {
+template <Op2 F> void reversible(TensorClass& t, const char* name) {
   t.def(
       name,
       [name](const Tensor& a, nb::handle b, bool reverse) {
@@ -18,8 +17,7 @@ void reversible(TensorClass& t, const char* name) {
       nb::arg("x"), nb::arg("reverse") = false);
 }
 
-template <Op2 F>
-void plain(TensorClass& t, const char* name, const char* arg = "x") {
+template <Op2 F> void plain(TensorClass& t, const char* name, const char* arg = "x") {
   t.def(name, [name](const Tensor& a, nb::handle b) { return (a.*F)(to_tensor(b, name)); }, nb::arg(arg));
 }
 
@@ -30,8 +28,7 @@ bool is_operand(nb::handle h) {
          nb::hasattr(h, "__array_interface__") || nb::hasattr(h, "__array__");
 }
 
-template <Op2 F>
-void dunder(TensorClass& t, const char* name, const char* reflected) {
+template <Op2 F> void dunder(TensorClass& t, const char* name, const char* reflected) {
   t.def(
       name,
       [name](const Tensor& a, nb::handle b) -> TensorObject {
@@ -49,8 +46,7 @@ void dunder(TensorClass& t, const char* name, const char* reflected) {
         nb::arg().none());
 }
 
-template <Op2 F>
-void inplace(TensorClass& t, const char* name) {
+template <Op2 F> void inplace(TensorClass& t, const char* name) {
   t.def(name, [name](nb::object self, nb::handle b) -> TensorObject {
     Tensor& a = nb::cast<Tensor&>(self);
     a.assign((a.*F)(to_tensor(b, name)));
@@ -63,8 +59,7 @@ std::optional<Tensor> optional_tensor(nb::handle h, const char* op) {
   return to_tensor(h, op);
 }
 
-template <Tensor (Tensor::*F)(const Axes&, bool) const>
-void reduction(TensorClass& t, const char* name) {
+template <Tensor (Tensor::*F)(const Axes&, bool) const> void reduction(TensorClass& t, const char* name) {
   t.def(
       name, [](const Tensor& x, nb::handle axis, bool keepdim) { return (x.*F)(to_axes(axis), keepdim); },
       nb::arg("axis") = nb::none(), nb::arg("keepdim") = false);

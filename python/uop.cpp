@@ -25,16 +25,11 @@ struct PyInvalid {};
 
 nb::object from_arg(const Arg& a) {
   switch (a.kind()) {
-    case Arg::Kind::None:
-      return nb::none();
-    case Arg::Kind::Bool:
-      return nb::bool_(a.as_bool());
-    case Arg::Kind::Int:
-      return nb::int_(a.as_int());
-    case Arg::Kind::Float:
-      return nb::float_(a.as_float());
-    case Arg::Kind::Invalid:
-      return *invalid_object();
+    case Arg::Kind::None: return nb::none();
+    case Arg::Kind::Bool: return nb::bool_(a.as_bool());
+    case Arg::Kind::Int: return nb::int_(a.as_int());
+    case Arg::Kind::Float: return nb::float_(a.as_float());
+    case Arg::Kind::Invalid: return *invalid_object();
     case Arg::Kind::Str: {
       const std::string_view text = a.as_str();
       const auto n = static_cast<Py_ssize_t>(text.size());
@@ -44,8 +39,7 @@ nb::object from_arg(const Arg& a) {
       return nb::bytes(text.data(), text.size());
     }
     case Arg::Kind::Ints:
-    case Arg::Kind::List:
-      break;
+    case Arg::Kind::List: break;
   }
   nb::list l;
   if (a.kind() == Arg::Kind::Ints)
@@ -131,15 +125,12 @@ std::vector<UOp> to_uops(nb::handle list) {
 // The dtype of a node that names none, as builders choose it.
 DType default_dtype(Op op, std::span<const UOp> src, nb::handle arg) {
   switch (op) {
-    case Op::Const:
-      return is_number(arg) ? dtype_of_number(arg) : DType::WeakInt;
+    case Op::Const: return is_number(arg) ? dtype_of_number(arg) : DType::WeakInt;
     case Op::Range:
     case Op::Variable:
     case Op::Bind:
-    case Op::Lanes:
-      return DType::WeakInt;
-    case Op::Where:
-      return src[1].dtype();
+    case Op::Lanes: return DType::WeakInt;
+    case Op::Where: return src[1].dtype();
     case Op::Store:
     case Op::End:
     case Op::If:
@@ -150,8 +141,7 @@ DType default_dtype(Op op, std::span<const UOp> src, nb::handle arg) {
     case Op::Source:
     case Op::Binary:
     case Op::Program:
-    case Op::Tuple:
-      return DType::Void;
+    case Op::Tuple: return DType::Void;
     case Op::GetTuple: {
       const UOp body = src[0].op() == Op::Call ? src[0].src(0) : src[0];
       const auto i = static_cast<size_t>(to_int(arg, "UOp"));
@@ -162,10 +152,8 @@ DType default_dtype(Op op, std::span<const UOp> src, nb::handle arg) {
     case Op::Buffer:
     case Op::Param:
     case Op::Reg:
-    case Op::Scratch:
-      raise(ErrorKind::Type, fmt::format("[UOp] a {} needs a dtype", name(op)));
-    default:
-      return is_comparison(op) ? DType::Bool : src.empty() ? DType::Void : src[0].dtype();
+    case Op::Scratch: raise(ErrorKind::Type, fmt::format("[UOp] a {} needs a dtype", name(op)));
+    default: return is_comparison(op) ? DType::Bool : src.empty() ? DType::Void : src[0].dtype();
   }
 }
 

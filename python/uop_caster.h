@@ -20,8 +20,7 @@ nanobind::object uop_object(const UOp& u);
 }  // namespace whit::python
 
 namespace nanobind::detail {
-template <>
-struct type_caster<whit::UOp> {
+template <> struct type_caster<whit::UOp> {
   NB_TYPE_CASTER(whit::UOp, const_name("UOp"))
 
   bool from_python(handle src, uint8_t, cleanup_list*) noexcept {

@@ -32,8 +32,7 @@ class Walk {
     m.visit(*this);
     prefix_.resize(n);
   }
-  template <class M>
-  void operator()(std::string_view name, std::vector<M>& list) {
+  template <class M> void operator()(std::string_view name, std::vector<M>& list) {
     const size_t n = prefix_.size();
     prefix_ += std::string(name) + ".";
     for (size_t i = 0; i < list.size(); ++i) (*this)(std::to_string(i), list[i]);
@@ -47,14 +46,12 @@ class Walk {
 };
 
 /// All tensors of a model. `prefix` is put before every name as it is, with its own dot.
-template <class M>
-StateDict get_state_dict(M& model, std::string prefix = {}) {
+template <class M> StateDict get_state_dict(M& model, std::string prefix = {}) {
   Walk w(std::move(prefix));
   model.visit(w);
   return std::move(w).take();
 }
-template <class M>
-std::vector<Tensor> get_parameters(M& model) {
+template <class M> std::vector<Tensor> get_parameters(M& model) {
   std::vector<Tensor> out;
   for (auto& [name, t] : get_state_dict(model)) out.push_back(t);
   return out;
@@ -63,8 +60,7 @@ std::vector<Tensor> get_parameters(M& model) {
 /// Copies tensors into those of the same name. Shapes () and (1,) count as equal.
 /// errors: Key for a name of the model that `from` lacks, when strict; Value for another shape
 void load_state(const StateDict& into, const StateDict& from, bool strict = true);
-template <class M>
-void load_state_dict(M& model, const StateDict& from, bool strict = true) {
+template <class M> void load_state_dict(M& model, const StateDict& from, bool strict = true) {
   load_state(get_state_dict(model), from, strict);
 }
 

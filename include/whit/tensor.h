@@ -141,10 +141,8 @@ class Tensor {
   /// The undefined tensor: `defined()` is false, everything else fails.
   Tensor() = default;
   /// Constants without device: bool, weakint, weakfloat.
-  template <std::integral T>
-  Tensor(T v) : Tensor(scalar(v)) {}
-  template <std::floating_point T>
-  Tensor(T v) : Tensor(weak_float(static_cast<double>(v))) {}
+  template <std::integral T> Tensor(T v) : Tensor(scalar(v)) {}
+  template <std::floating_point T> Tensor(T v) : Tensor(weak_float(static_cast<double>(v))) {}
   /// A pure value.
   explicit Tensor(const UOp& value);
   /// A constant of a given dtype, without device.
@@ -155,14 +153,11 @@ class Tensor {
   static Tensor from_bytes(const void* data, DType dtype, const IntList& shape, const TensorOptions& o = {});
   /// Device memory of somebody else: no copy, no ownership.
   static Tensor from_blob(void* ptr, const IntList& shape, const TensorOptions& o = {});
-  template <class T>
-  static Tensor from(const std::vector<T>& data, const IntList& shape, const TensorOptions& o = {});
-  template <class T>
-  static Tensor from(const std::vector<T>& data) {
+  template <class T> static Tensor from(const std::vector<T>& data, const IntList& shape, const TensorOptions& o = {});
+  template <class T> static Tensor from(const std::vector<T>& data) {
     return from(data, static_cast<int64_t>(data.size()));
   }
-  template <class T>
-  static Tensor from(std::initializer_list<T> data) {
+  template <class T> static Tensor from(std::initializer_list<T> data) {
     return from(std::vector<T>(data), static_cast<int64_t>(data.size()));
   }
 
@@ -532,8 +527,7 @@ class Tensor {
 
  private:
   Tensor& set_view(const Tensor& view, const Tensor& value);
-  template <class T>
-  static Tensor scalar(T v) {
+  template <class T> static Tensor scalar(T v) {
     if constexpr (std::is_same_v<T, bool>) return constant_int(v, DType::Bool);
     if constexpr (std::is_same_v<T, uint64_t>) return weak_uint(v);
     return constant_int(static_cast<int64_t>(v), DType::WeakInt);

@@ -7,8 +7,7 @@
 
 namespace whit {
 
-template <class K, class V>
-class PtrMap {
+template <class K, class V> class PtrMap {
  public:
   explicit PtrMap(size_t n_slots = 64) : slots_(n_slots) {}  ///< n_slots: a power of two
   /// The value of `key`, or null when there is none.

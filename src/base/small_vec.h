@@ -9,8 +9,7 @@
 
 namespace whit {
 
-template <class T, size_t N>
-class SmallVec {
+template <class T, size_t N> class SmallVec {
  public:
   using value_type = T;
   using iterator = T*;
@@ -66,8 +65,7 @@ class SmallVec {
     if (n > capacity_) grow(n);
   }
   void push_back(T v) { emplace_back(std::move(v)); }
-  template <class... A>
-  T& emplace_back(A&&... a) {
+  template <class... A> T& emplace_back(A&&... a) {
     if (size_ == capacity_) {
       T v(std::forward<A>(a)...);
       grow(capacity_ * 2);
@@ -85,8 +83,7 @@ class SmallVec {
     while (size_ > n) pop_back();
     while (size_ < n) new (data_ + size_++) T(v);
   }
-  template <class It>
-  void append(It first, It last) {
+  template <class It> void append(It first, It last) {
     for (; first != last; ++first) emplace_back(*first);
   }
   T* insert(T* pos, T v) {

@@ -34,8 +34,7 @@ inline void cpu_relax() {
 }
 
 // Spins until `done()`, at most for kSpinNs. True when it was done.
-template <class Done>
-bool spin_until(const Done& done) {
+template <class Done> bool spin_until(const Done& done) {
   // The clock is read rarely: it costs as much as some pauses.
   for (int64_t deadline = 0;;) {
     for (int i = 0; i < 64; ++i) {

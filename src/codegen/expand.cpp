@@ -107,15 +107,12 @@ class Expander {
       if (r == global) continue;
       switch (axis_type(r.node())) {
         case AxisType::Upcast:
-        case AxisType::Unroll:
-          copied.push_back(r);
-          break;
+        case AxisType::Unroll: copied.push_back(r); break;
         case AxisType::Lane:
           WHIT_CHECK(!lane, "[lower] two lane axes in a nest");
           lane = r;
           break;
-        default:
-          loops.push_back(r);
+        default: loops.push_back(r);
       }
     }
     placed_ = find_placed(e.src(0).src(1), loops);
@@ -151,8 +148,7 @@ class Expander {
   }
 
   // Calls f with the scope of each copy: the values of `outer`, and the copied ranges as numbers.
-  template <class F>
-  static void for_each_copy(std::span<const UOp> ranges, const Scope& outer, F&& f) {
+  template <class F> static void for_each_copy(std::span<const UOp> ranges, const Scope& outer, F&& f) {
     int64_t n = 1;
     for (const UOp& r : ranges) n *= range_size(r.node());
     for (int64_t i = 0; i < n; ++i) {
@@ -342,8 +338,7 @@ class Expander {
         at = contiguous(at, lanes);
         return UOp::make(Op::Load, n->dtype, {at}, lanes > 1 ? Arg(lanes) : Arg());
       }
-      default:
-        break;
+      default: break;
     }
     return make_folded(n->op, n->dtype, src, n->arg);
   }
@@ -437,9 +432,7 @@ class Expander {
       if (placed_.node == n && is_loop(r) && range_id(r) < placed_limit_) continue;  // a loop of the nest
       switch (axis_type(r)) {
         case AxisType::Upcast:
-        case AxisType::Unroll:
-          c.copied.emplace_back(r);
-          break;
+        case AxisType::Unroll: c.copied.emplace_back(r); break;
         case AxisType::Lane:
           WHIT_CHECK(!c.lane, "[lower] two lane axes in a {}", name(n->op));
           c.lane = UOp(r);

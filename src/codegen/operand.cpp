@@ -11,8 +11,7 @@ namespace {
 bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.begin(), list.end(), u) != list.end(); }
 
 // Rebuilds an expression with some LOADs replaced.
-template <class F>
-UOp map_loads(const UOp& root, F&& f) {
+template <class F> UOp map_loads(const UOp& root, F&& f) {
   Remade made;
   for (const Node* n : toposort(root)) {
     made.update(n);

@@ -18,8 +18,7 @@ UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory);
 UOp same_memory(const UOp& buffer_node);
 /// A fresh BUFFER node, shape (n), with a copy of host data.
 UOp buffer_from_host(DType dtype, const void* data, int64_t n_elems, std::string_view device);
-template <class T>
-UOp buffer_from_host(DType dtype, const std::vector<T>& data, std::string_view device) {
+template <class T> UOp buffer_from_host(DType dtype, const std::vector<T>& data, std::string_view device) {
   return buffer_from_host(dtype, data.data(), static_cast<int64_t>(data.size()), device);
 }
 /// The elements of a view of a BUFFER (RESHAPEs over it) of one device, or of the BUFFER itself, as bytes. Waits for the device.

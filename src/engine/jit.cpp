@@ -393,16 +393,13 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
 
 BoundArg CapturedGraph::Impl::bound_arg(const Slot& s, std::span<const UOp> inputs) const {
   switch (s.kind) {
-    case Slot::Kind::Arena:
-      return {arenas.at(s.device), s.offset, s.n_bytes};
-    case Slot::Kind::Input:
-      return {buffer_of(buffer_below(inputs[static_cast<size_t>(s.number)])), -1, s.n_bytes};
+    case Slot::Kind::Arena: return {arenas.at(s.device), s.offset, s.n_bytes};
+    case Slot::Kind::Input: return {buffer_of(buffer_below(inputs[static_cast<size_t>(s.number)])), -1, s.n_bytes};
     case Slot::Kind::Output: {
       const Made& m = made[static_cast<size_t>(s.number)];
       return {m.turns[m.current].buffer, -1, s.n_bytes};
     }
-    default:
-      return {fixed[static_cast<size_t>(s.number)], -1, s.n_bytes};
+    default: return {fixed[static_cast<size_t>(s.number)], -1, s.n_bytes};
   }
 }
 
@@ -459,9 +456,7 @@ std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const Variab
   out.reserve(g.outputs.size());
   for (const Output& o : g.outputs) {
     switch (o.kind) {
-      case Output::Kind::Fixed:
-        out.push_back(reshape(o.node, o.shape));
-        break;
+      case Output::Kind::Fixed: out.push_back(reshape(o.node, o.shape)); break;
       case Output::Kind::Input:
         out.push_back(reshape(buffer_below(inputs[static_cast<size_t>(o.number)]), o.shape));
         break;

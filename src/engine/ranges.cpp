@@ -37,10 +37,8 @@ struct Moved {
 bool keeps_order(const Node* n, const Shape& in) {
   switch (n->op) {
     case Op::Reshape:
-    case Op::Bitcast:
-      return true;
-    case Op::Expand:
-      return n->shape.numel() == in.numel();
+    case Op::Bitcast: return true;
+    case Op::Expand: return n->shape.numel() == in.numel();
     case Op::Permute: {
       int64_t last = -1;
       for (size_t a = 0; a < in.size(); ++a) {
@@ -51,8 +49,7 @@ bool keeps_order(const Node* n, const Shape& in) {
       }
       return true;
     }
-    default:
-      return false;
+    default: return false;
   }
 }
 

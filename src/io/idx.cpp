@@ -123,15 +123,11 @@ void to_native_order(std::span<uint8_t> bytes, int64_t n_bytes_elem) {
 int64_t n_bytes_of(IdxType type) {
   switch (type) {
     case IdxType::U8:
-    case IdxType::I8:
-      return 1;
-    case IdxType::I16:
-      return 2;
+    case IdxType::I8: return 1;
+    case IdxType::I16: return 2;
     case IdxType::I32:
-    case IdxType::F32:
-      return 4;
-    case IdxType::F64:
-      return 8;
+    case IdxType::F32: return 4;
+    case IdxType::F64: return 8;
   }
   return 0;
 }

@@ -143,8 +143,7 @@ struct PickleReader {
     at += line.size() + 1;
     return line;
   }
-  template <class T>
-  T parse(const std::string& text) {
+  template <class T> T parse(const std::string& text) {
     T v{};
     const auto r = std::from_chars(text.data(), text.data() + text.size(), v);
     if (r.ec != std::errc() || r.ptr != text.data() + text.size())
@@ -277,9 +276,7 @@ struct PickleReader {
           check(marks.empty() && stack.size() == 1, "the pickle stops with other than one value on the stack");
           return stack[0];
         }
-        case '(':
-          marks.push_back(stack.size());
-          break;
+        case '(': marks.push_back(stack.size()); break;
         case '0':
           if (!marks.empty() && stack.size() == marks.back()) {
             marks.pop_back();
@@ -287,21 +284,11 @@ struct PickleReader {
             pop();
           }
           break;
-        case '1':
-          pop_to_mark();
-          break;
-        case '2':
-          push(top());
-          break;
-        case 'N':
-          push(make(Kind::None));
-          break;
-        case 0x88:
-          push(make_number(Kind::Bool, 1));
-          break;
-        case 0x89:
-          push(make_number(Kind::Bool, 0));
-          break;
+        case '1': pop_to_mark(); break;
+        case '2': push(top()); break;
+        case 'N': push(make(Kind::None)); break;
+        case 0x88: push(make_number(Kind::Bool, 1)); break;
+        case 0x89: push(make_number(Kind::Bool, 0)); break;
         case 'I': {
           const std::string line = take_line();
           const bool is_bool = line == "00" || line == "01";
@@ -314,21 +301,11 @@ struct PickleReader {
           push(make_number(Kind::Int, parse<int64_t>(line)));
           break;
         }
-        case 'J':
-          push(make_number(Kind::Int, static_cast<int32_t>(take_number(4))));
-          break;
-        case 'K':
-          push(make_number(Kind::Int, static_cast<int64_t>(take_number(1))));
-          break;
-        case 'M':
-          push(make_number(Kind::Int, static_cast<int64_t>(take_number(2))));
-          break;
-        case 0x8a:
-          push(make_long(take_number(1)));
-          break;
-        case 0x8b:
-          push(make_long(take_number(4)));
-          break;
+        case 'J': push(make_number(Kind::Int, static_cast<int32_t>(take_number(4)))); break;
+        case 'K': push(make_number(Kind::Int, static_cast<int64_t>(take_number(1)))); break;
+        case 'M': push(make_number(Kind::Int, static_cast<int64_t>(take_number(2)))); break;
+        case 0x8a: push(make_long(take_number(1))); break;
+        case 0x8b: push(make_long(take_number(4))); break;
         case 'F': {
           PickleValue* v = make(Kind::Float);
           v->real = parse<double>(take_line());
@@ -344,66 +321,28 @@ struct PickleReader {
           push(v);
           break;
         }
-        case 'S':
-          push(make_text(Kind::Text, unquote(take_line())));
-          break;
-        case 'T':
-          push(make_text(Kind::Text, take_text(take_number(4))));
-          break;
-        case 'U':
-          push(make_text(Kind::Text, take_text(take_number(1))));
-          break;
-        case 'V':
-          push(make_text(Kind::Text, unescape(take_line())));
-          break;
-        case 'X':
-          push(make_text(Kind::Text, take_text(take_number(4))));
-          break;
-        case 0x8c:
-          push(make_text(Kind::Text, take_text(take_number(1))));
-          break;
-        case 0x8d:
-          push(make_text(Kind::Text, take_text(take_number(8))));
-          break;
-        case 'B':
-          push(make_text(Kind::Data, take_text(take_number(4))));
-          break;
-        case 'C':
-          push(make_text(Kind::Data, take_text(take_number(1))));
-          break;
+        case 'S': push(make_text(Kind::Text, unquote(take_line()))); break;
+        case 'T': push(make_text(Kind::Text, take_text(take_number(4)))); break;
+        case 'U': push(make_text(Kind::Text, take_text(take_number(1)))); break;
+        case 'V': push(make_text(Kind::Text, unescape(take_line()))); break;
+        case 'X': push(make_text(Kind::Text, take_text(take_number(4)))); break;
+        case 0x8c: push(make_text(Kind::Text, take_text(take_number(1)))); break;
+        case 0x8d: push(make_text(Kind::Text, take_text(take_number(8)))); break;
+        case 'B': push(make_text(Kind::Data, take_text(take_number(4)))); break;
+        case 'C': push(make_text(Kind::Data, take_text(take_number(1)))); break;
         case 0x8e:
-        case 0x96:
-          push(make_text(Kind::Data, take_text(take_number(8))));
-          break;
-        case ']':
-          push(make(Kind::List));
-          break;
-        case '}':
-          push(make(Kind::Dict));
-          break;
-        case 0x8f:
-          push(make(Kind::Set));
-          break;
-        case ')':
-          push(make(Kind::Tuple));
-          break;
-        case 'l':
-          push(make_items(Kind::List, pop_to_mark()));
-          break;
-        case 'd':
-          push(make_dict(pop_to_mark()));
-          break;
-        case 't':
-          push(make_items(Kind::Tuple, pop_to_mark()));
-          break;
-        case 0x91:
-          push(make_items(Kind::Set, pop_to_mark()));
-          break;
+        case 0x96: push(make_text(Kind::Data, take_text(take_number(8)))); break;
+        case ']': push(make(Kind::List)); break;
+        case '}': push(make(Kind::Dict)); break;
+        case 0x8f: push(make(Kind::Set)); break;
+        case ')': push(make(Kind::Tuple)); break;
+        case 'l': push(make_items(Kind::List, pop_to_mark())); break;
+        case 'd': push(make_dict(pop_to_mark())); break;
+        case 't': push(make_items(Kind::Tuple, pop_to_mark())); break;
+        case 0x91: push(make_items(Kind::Set, pop_to_mark())); break;
         case 0x85:
         case 0x86:
-        case 0x87:
-          push(make_tuple(op - 0x84u));
-          break;
+        case 0x87: push(make_tuple(op - 0x84u)); break;
         case 'a': {
           PickleValue* v = pop();
           add(top(), Kind::List, {v});
@@ -472,44 +411,25 @@ struct PickleReader {
           v->state = state;
           break;
         }
-        case 'P':
-          push(make_items(Kind::Persistent, {make_text(Kind::Text, take_line())}));
-          break;
+        case 'P': push(make_items(Kind::Persistent, {make_text(Kind::Text, take_line())})); break;
         case 'Q': {
           PickleValue* id = pop();
           push(make_items(Kind::Persistent, {id}));
           break;
         }
-        case 'p':
-          remember(parse<uint64_t>(take_line()));
-          break;
-        case 'q':
-          remember(take_number(1));
-          break;
-        case 'r':
-          remember(take_number(4));
-          break;
-        case 0x94:
-          remember(memo.size());
-          break;
-        case 'g':
-          recall(parse<uint64_t>(take_line()));
-          break;
-        case 'h':
-          recall(take_number(1));
-          break;
-        case 'j':
-          recall(take_number(4));
-          break;
+        case 'p': remember(parse<uint64_t>(take_line())); break;
+        case 'q': remember(take_number(1)); break;
+        case 'r': remember(take_number(4)); break;
+        case 0x94: remember(memo.size()); break;
+        case 'g': recall(parse<uint64_t>(take_line())); break;
+        case 'h': recall(take_number(1)); break;
+        case 'j': recall(take_number(4)); break;
         case 0x82:
         case 0x83:
-        case 0x84:
-          fail("an extension code, which stands for a class that only the writer knows");
+        case 0x84: fail("an extension code, which stands for a class that only the writer knows");
         case 0x97:
-        case 0x98:
-          fail("a buffer that is not in the file");
-        default:
-          fail(fmt::format("{:#04x} is no operation of a pickle", op));
+        case 0x98: fail("a buffer that is not in the file");
+        default: fail(fmt::format("{:#04x} is no operation of a pickle", op));
       }
     }
   }

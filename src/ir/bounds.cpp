@@ -44,18 +44,12 @@ Interval exact(Op op, std::span<const UOp> src) {
   // A whole interval at a limit of int64 is a number, not "unbounded", and would be taken for that.
   if (x.lo == kMax || x.hi == kMin || y.lo == kMax || y.hi == kMin) return {};
   switch (op) {
-    case Op::Neg:
-      return {neg(x.hi), neg(x.lo)};
-    case Op::Add:
-      return {add(x.lo, y.lo), add(x.hi, y.hi)};
-    case Op::Sub:
-      return {add(x.lo, neg(y.hi)), add(x.hi, neg(y.lo))};
-    case Op::Mul:
-      return corners(x, y, mul);
-    case Op::Max:
-      return {std::max(x.lo, y.lo), std::max(x.hi, y.hi)};
-    case Op::Min:
-      return {std::min(x.lo, y.lo), std::min(x.hi, y.hi)};
+    case Op::Neg: return {neg(x.hi), neg(x.lo)};
+    case Op::Add: return {add(x.lo, y.lo), add(x.hi, y.hi)};
+    case Op::Sub: return {add(x.lo, neg(y.hi)), add(x.hi, neg(y.lo))};
+    case Op::Mul: return corners(x, y, mul);
+    case Op::Max: return {std::max(x.lo, y.lo), std::max(x.hi, y.hi)};
+    case Op::Min: return {std::min(x.lo, y.lo), std::min(x.hi, y.hi)};
     case Op::FloorDiv:
     case Op::Cdiv: {
       if (y.lo <= 0 || x.lo == kMin || x.hi == kMax) break;  // the divisor may be 0 or change sign
@@ -84,10 +78,8 @@ Interval exact(Op op, std::span<const UOp> src) {
     case Op::Shr:
       if (y.lo == y.hi && y.lo >= 0 && y.lo < 63) return {x.lo >> y.lo, x.hi >> y.lo};
       break;
-    case Op::Where:
-      return {std::min(of(src[1]).lo, of(src[2]).lo), std::max(of(src[1]).hi, of(src[2]).hi)};
-    default:
-      break;
+    case Op::Where: return {std::min(of(src[1]).lo, of(src[2]).lo), std::max(of(src[1]).hi, of(src[2]).hi)};
+    default: break;
   }
   return {};
 }
@@ -109,19 +101,15 @@ Interval boolean(Op op, std::span<const UOp> src) {
   switch (op) {
     case Op::Mul:
     case Op::Min:
-    case Op::And:
-      return {x.lo & y.lo, x.hi & y.hi};
+    case Op::And: return {x.lo & y.lo, x.hi & y.hi};
     case Op::Add:
     case Op::Max:
-    case Op::Or:
-      return {x.lo | y.lo, x.hi | y.hi};
+    case Op::Or: return {x.lo | y.lo, x.hi | y.hi};
     case Op::Xor:
       if (x.lo == x.hi && y.lo == y.hi) return {x.lo ^ y.lo, x.lo ^ y.lo};
       return {0, 1};
-    case Op::Where:
-      return {std::min(of(src[1]).lo, of(src[2]).lo), std::max(of(src[1]).hi, of(src[2]).hi)};
-    default:
-      return {0, 1};
+    case Op::Where: return {std::min(of(src[1]).lo, of(src[2]).lo), std::max(of(src[1]).hi, of(src[2]).hi)};
+    default: return {0, 1};
   }
 }
 
@@ -137,21 +125,11 @@ void infer_bounds(Op op, DType dtype, std::span<const UOp> src, const Arg& arg, 
   }
   const Interval full{dtype == DType::UInt64 ? kMin : int_min(dtype), int_max(dtype)};
   switch (op) {
-    case Op::Const:
-      r = arg.is_invalid() ? full : Interval{arg.to_int(), arg.to_int()};
-      break;
-    case Op::Range:
-      r = {0, std::max<int64_t>(0, arg.int_at(2) - 1)};
-      break;
-    case Op::Lanes:
-      r = {0, arg.as_int() - 1};
-      break;
-    case Op::Variable:
-      r = {arg.int_at(1), arg.int_at(2)};
-      break;
-    case Op::Bind:
-      r = of(src[0]);
-      break;
+    case Op::Const: r = arg.is_invalid() ? full : Interval{arg.to_int(), arg.to_int()}; break;
+    case Op::Range: r = {0, std::max<int64_t>(0, arg.int_at(2) - 1)}; break;
+    case Op::Lanes: r = {0, arg.as_int() - 1}; break;
+    case Op::Variable: r = {arg.int_at(1), arg.int_at(2)}; break;
+    case Op::Bind: r = of(src[0]); break;
     case Op::Shrink:
     case Op::Pad:
       r = of(src[0]);

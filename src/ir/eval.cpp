@@ -175,41 +175,25 @@ double eval_float(Op op, DType dtype, std::span<const Scalar> src) {
   const double x = src[0].f;
   const double y = src.size() > 1 ? src[1].f : 0;
   switch (op) {
-    case Op::Recip:
-      return 1 / x;
-    case Op::Sqrt:
-      return std::sqrt(x);
-    case Op::Exp2:
-      return std::exp2(x);
-    case Op::Log2:
-      return std::log2(x);
-    case Op::Sin:
-      return std::sin(x);
-    case Op::Trunc:
-      return std::trunc(x);
-    case Op::Add:
-      return x + y;
-    case Op::Sub:
-      return x - y;
-    case Op::Mul:
-      return x * y;
-    case Op::Fdiv:
-      return x / y;
-    case Op::Cmod:
-      return std::fmod(x, y);
-    case Op::FloorMod:
-      return python_mod(x, y);
-    case Op::Pow:
-      return std::pow(x, y);
-    case Op::MulAcc:
-      return mulacc(dtype, x, y, src[2].f);
-    default:
-      no_such_op(op, dtype);
+    case Op::Recip: return 1 / x;
+    case Op::Sqrt: return std::sqrt(x);
+    case Op::Exp2: return std::exp2(x);
+    case Op::Log2: return std::log2(x);
+    case Op::Sin: return std::sin(x);
+    case Op::Trunc: return std::trunc(x);
+    case Op::Add: return x + y;
+    case Op::Sub: return x - y;
+    case Op::Mul: return x * y;
+    case Op::Fdiv: return x / y;
+    case Op::Cmod: return std::fmod(x, y);
+    case Op::FloorMod: return python_mod(x, y);
+    case Op::Pow: return std::pow(x, y);
+    case Op::MulAcc: return mulacc(dtype, x, y, src[2].f);
+    default: no_such_op(op, dtype);
   }
 }
 
-template <class T>
-T quotient(T x, T y) {
+template <class T> T quotient(T x, T y) {
   if (y == 0) return 0;
   if constexpr (std::is_signed_v<T>) {
     if (y == -1) return static_cast<T>(0 - static_cast<uint64_t>(x));
@@ -217,8 +201,7 @@ T quotient(T x, T y) {
   return x / y;
 }
 
-template <class T>
-T floor_quotient(T x, T y) {
+template <class T> T floor_quotient(T x, T y) {
   const T q = quotient(x, y);
   if constexpr (std::is_signed_v<T>) {
     if (y != 0 && y != -1 && x % y != 0 && (x < 0) != (y < 0)) return q - 1;
@@ -274,39 +257,26 @@ int64_t eval_int(Op op, DType dtype, std::span<const Scalar> src) {
     case Op::Neg:
       if (dtype == DType::Bool) break;
       return static_cast<int64_t>(0 - ux);
-    case Op::Add:
-      return static_cast<int64_t>(ux + uy);
-    case Op::Sub:
-      return static_cast<int64_t>(ux - uy);
-    case Op::Mul:
-      return static_cast<int64_t>(ux * uy);
-    case Op::MulAcc:
-      return static_cast<int64_t>(ux * uy + static_cast<uint64_t>(src[2].i));
-    case Op::Cdiv:
-      return wide ? static_cast<int64_t>(quotient(ux, uy)) : quotient(x, y);
-    case Op::FloorDiv:
-      return wide ? static_cast<int64_t>(quotient(ux, uy)) : floor_quotient(x, y);
+    case Op::Add: return static_cast<int64_t>(ux + uy);
+    case Op::Sub: return static_cast<int64_t>(ux - uy);
+    case Op::Mul: return static_cast<int64_t>(ux * uy);
+    case Op::MulAcc: return static_cast<int64_t>(ux * uy + static_cast<uint64_t>(src[2].i));
+    case Op::Cdiv: return wide ? static_cast<int64_t>(quotient(ux, uy)) : quotient(x, y);
+    case Op::FloorDiv: return wide ? static_cast<int64_t>(quotient(ux, uy)) : floor_quotient(x, y);
     case Op::Cmod:
       return static_cast<int64_t>(ux - uy * (wide ? quotient(ux, uy) : static_cast<uint64_t>(quotient(x, y))));
     case Op::FloorMod:
       return static_cast<int64_t>(ux - uy * (wide ? quotient(ux, uy) : static_cast<uint64_t>(floor_quotient(x, y))));
-    case Op::Pow:
-      return static_cast<int64_t>(int_pow(ux, uy, !is_unsigned(dtype)));
-    case Op::And:
-      return x & y;
-    case Op::Or:
-      return x | y;
-    case Op::Xor:
-      return x ^ y;
-    case Op::Shl:
-      return shift_left(dtype, x, y);
-    case Op::Shr:
-      return shift_right(dtype, x, y);
+    case Op::Pow: return static_cast<int64_t>(int_pow(ux, uy, !is_unsigned(dtype)));
+    case Op::And: return x & y;
+    case Op::Or: return x | y;
+    case Op::Xor: return x ^ y;
+    case Op::Shl: return shift_left(dtype, x, y);
+    case Op::Shr: return shift_right(dtype, x, y);
     case Op::Threefry:
       if (dtype != DType::UInt64) break;
       return static_cast<int64_t>(threefry(ux, uy));
-    default:
-      break;
+    default: break;
   }
   no_such_op(op, dtype);
 }
@@ -322,19 +292,13 @@ bool equal(const Scalar& x, const Scalar& y) { return is_float(x.dtype) ? x.f ==
 bool is_nan(const Scalar& x) { return is_float(x.dtype) && std::isnan(x.f); }
 
 // Calls f with an unsigned int as wide as an element in memory.
-template <class F>
-auto with_bits(DType dtype, F&& f) {
+template <class F> auto with_bits(DType dtype, F&& f) {
   switch (element_bytes(dtype)) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    case 8:
-      return f(uint64_t{});
-    default:
-      raise(ErrorKind::Internal, fmt::format("{} is not stored in memory", name(dtype)));
+    case 1: return f(uint8_t{});
+    case 2: return f(uint16_t{});
+    case 4: return f(uint32_t{});
+    case 8: return f(uint64_t{});
+    default: raise(ErrorKind::Internal, fmt::format("{} is not stored in memory", name(dtype)));
   }
 }
 
@@ -373,24 +337,15 @@ bool Scalar::truthy() const { return is_float(dtype) ? f != 0 : i != 0; }
 
 Scalar eval_scalar(Op op, DType dtype, std::span<const Scalar> src) {
   switch (op) {
-    case Op::Cast:
-      return cast_scalar(dtype, src[0]);
-    case Op::Bitcast:
-      return bitcast_scalar(dtype, src[0]);
-    case Op::Where:
-      return src[0].truthy() ? src[1] : src[2];
-    case Op::Max:
-      return less(src[1], src[0]) || is_nan(src[0]) ? src[0] : src[1];
-    case Op::Min:
-      return less(src[0], src[1]) || is_nan(src[0]) ? src[0] : src[1];
-    case Op::CmpLt:
-      return Scalar::of(DType::Bool, static_cast<int64_t>(less(src[0], src[1])));
-    case Op::CmpNe:
-      return Scalar::of(DType::Bool, static_cast<int64_t>(!equal(src[0], src[1])));
-    case Op::CmpEq:
-      return Scalar::of(DType::Bool, static_cast<int64_t>(equal(src[0], src[1])));
-    default:
-      break;
+    case Op::Cast: return cast_scalar(dtype, src[0]);
+    case Op::Bitcast: return bitcast_scalar(dtype, src[0]);
+    case Op::Where: return src[0].truthy() ? src[1] : src[2];
+    case Op::Max: return less(src[1], src[0]) || is_nan(src[0]) ? src[0] : src[1];
+    case Op::Min: return less(src[0], src[1]) || is_nan(src[0]) ? src[0] : src[1];
+    case Op::CmpLt: return Scalar::of(DType::Bool, static_cast<int64_t>(less(src[0], src[1])));
+    case Op::CmpNe: return Scalar::of(DType::Bool, static_cast<int64_t>(!equal(src[0], src[1])));
+    case Op::CmpEq: return Scalar::of(DType::Bool, static_cast<int64_t>(equal(src[0], src[1])));
+    default: break;
   }
   if (!is_float(dtype)) return Scalar::of(dtype, eval_int(op, dtype, src));
   if (op == Op::Neg) {

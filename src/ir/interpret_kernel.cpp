@@ -133,8 +133,7 @@ class Kernel {
       case Op::Range:
       case Op::Param:
       case Op::Index:  // part of its LOAD or STORE
-      case Op::After:
-        return;
+      case Op::After: return;
       case Op::Const:
         registers_[register_of(n)] = n->arg.is_invalid() ? Scalar::of(n->dtype, int64_t{0}) : scalar_of(UOp(n));
         return;
@@ -150,14 +149,9 @@ class Kernel {
         out.push_back(load);
         return;
       }
-      case Op::Reduce:
-        compile_reduce(n, out);
-        return;
-      case Op::Stage:
-        compile_stage(n, out);
-        return;
-      default:
-        break;
+      case Op::Reduce: compile_reduce(n, out); return;
+      case Op::Stage: compile_stage(n, out); return;
+      default: break;
     }
     WHIT_CHECK(is_elementwise(n->op) && n->shape.empty(), "{} of shape {} in a kernel graph", name(n->op),
                n->shape.str());

@@ -92,8 +92,7 @@ class Walk {
 };
 
 // Calls f(number, walk) for each element.
-template <class F>
-void for_each_element(const Value& v, F&& f) {
+template <class F> void for_each_element(const Value& v, F&& f) {
   Walk walk(v);
   for (int64_t i = 0, numel = v.shape.numel(); i < numel; ++i, walk.next()) f(i, walk);
 }
@@ -214,8 +213,7 @@ Value move(const Node* n, const Value& x, const VariableValues& variables, Eleme
         for (Element& e : *v.data) e.f = round_to(x.dtype, e.f);
       return v;
     }
-    default:
-      raise(ErrorKind::Internal, fmt::format("{} cannot be evaluated", name(n->op)));
+    default: raise(ErrorKind::Internal, fmt::format("{} cannot be evaluated", name(n->op)));
   }
 }
 
@@ -502,42 +500,30 @@ class Evaluator {
         if (const Node* bound = n->op == Op::Param ? argument(frame, n) : nullptr)
           return frame.caller->values.at(bound);
         return {read_memory(n->dtype, n->shape, memory(n))};
-      case Op::Bitcast:
-        return {read_memory(n->dtype, n->shape, bytes_of(value(frame, src[0])).data())};
+      case Op::Bitcast: return {read_memory(n->dtype, n->shape, bytes_of(value(frame, src[0])).data())};
       case Op::Contiguous:
       case Op::ContiguousBackward:
       case Op::Detach:
-      case Op::Copy:
-        return frame.values.at(src[0]);
-      case Op::Stack:
-        return {stack(n, values_of(frame, src))};
-      case Op::Gather:
-        return {gather(n, value(frame, src[0]), value(frame, src[1]))};
-      case Op::Scatter:
-        return {scatter(n, value(frame, src[0]), value(frame, src[1]), value(frame, src[2]))};
+      case Op::Copy: return frame.values.at(src[0]);
+      case Op::Stack: return {stack(n, values_of(frame, src))};
+      case Op::Gather: return {gather(n, value(frame, src[0]), value(frame, src[1]))};
+      case Op::Scatter: return {scatter(n, value(frame, src[0]), value(frame, src[1]), value(frame, src[2]))};
       case Op::Reduce:
         WHIT_CHECK(n->n_src == 1, "a REDUCE over ranges in a tensor graph");
         return {reduce(n, value(frame, src[0]))};
-      case Op::Store:
-        store(frame, n);
-        return {Value()};
-      case Op::After:
-        return after(frame, n);
+      case Op::Store: store(frame, n); return {Value()};
+      case Op::After: return after(frame, n);
       case Op::Sink:
-      case Op::Linear:
-        return {Value()};
-      case Op::Tuple:
-        return values_of(frame, src);
+      case Op::Linear: return {Value()};
+      case Op::Tuple: return values_of(frame, src);
       case Op::GetTuple: {
         const Values& all = frame.values.at(src[0]);
         const size_t i = static_cast<size_t>(n->arg.as_int());
         WHIT_CHECK(i < all.size(), "GETTUPLE {} of {} values", i, all.size());
         return {all[i]};
       }
-      case Op::Call:
-        return call(frame, n);
-      default:
-        break;
+      case Op::Call: return call(frame, n);
+      default: break;
     }
     if (is_movement(n->op)) return {move(n, value(frame, src[0]), inputs_.variables)};
     WHIT_CHECK(is_elementwise(n->op), "{} cannot be evaluated in a tensor graph", name(n->op));

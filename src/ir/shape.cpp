@@ -35,8 +35,7 @@ Shape elementwise(Op op, std::span<const UOp> src) {
 
 // `dims` with the symbols of the axes of `in` that an op leaves alone: axis i shows axis from(i), a fresh one where that
 // is past the rank.
-template <class From>
-Shape carried(const Dims& dims, const Shape& in, From&& from) {
+template <class From> Shape carried(const Dims& dims, const Shape& in, From&& from) {
   if (!in.is_symbolic()) return dims;
   SmallVec<const Node*, 8> symbols;
   for (size_t i = 0; i < dims.size(); ++i) symbols.push_back(from(i) < in.size() ? in.symbol(from(i)) : nullptr);
@@ -63,8 +62,7 @@ Shape movement(Op op, std::span<const UOp> src, const Arg& arg) {
   const auto a = arg.as_ints();
   Dims out(in.begin(), in.end());
   switch (op) {
-    case Op::Reshape:
-      return reshaped(in, a);
+    case Op::Reshape: return reshaped(in, a);
     case Op::Expand: {
       WHIT_CHECK(a.size() == in.size(), "EXPAND of {} to rank {}", in.str(), a.size());
       for (size_t i = 0; i < a.size(); ++i) {
@@ -148,8 +146,7 @@ Shape movement(Op op, std::span<const UOp> src, const Arg& arg) {
       out[axis] = op == Op::Shard ? in[axis] / a[1] : mul(in[axis], a[1]);
       return carried(out, in, same_axis);
     }
-    default:
-      raise(ErrorKind::Internal, "not a unary movement op");
+    default: raise(ErrorKind::Internal, "not a unary movement op");
   }
 }
 
@@ -171,8 +168,7 @@ std::optional<Shape> reshaped_sizes(const Shape& in, std::span<const int64_t> di
 
 Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) {
   switch (op) {
-    case Op::Buffer:
-      return Shape{arg.int_at(2)};
+    case Op::Buffer: return Shape{arg.int_at(2)};
     case Op::Param: {
       Dims d;
       if (arg.kind() == Arg::Kind::Ints) {
@@ -183,17 +179,12 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       }
       return d;
     }
-    case Op::Lanes:
-      return Shape{arg.as_int()};
-    case Op::Reg:
-      return arg.int_at(1) > 1 ? Shape{arg.int_at(1)} : Shape();
-    case Op::Scratch:
-      return Shape{arg.int_at(1)};
-    case Op::Vec:
-      return Shape{static_cast<int64_t>(src.size())};
+    case Op::Lanes: return Shape{arg.as_int()};
+    case Op::Reg: return arg.int_at(1) > 1 ? Shape{arg.int_at(1)} : Shape();
+    case Op::Scratch: return Shape{arg.int_at(1)};
+    case Op::Vec: return Shape{static_cast<int64_t>(src.size())};
     case Op::Lane:
-    case Op::Fold:
-      return Shape();
+    case Op::Fold: return Shape();
     case Op::Const:
       WHIT_CHECK(arg.is_invalid() || (is_float(dtype) ? arg.is_float()
                                       : is_int(dtype) ? arg.is_int()
@@ -202,8 +193,7 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       return Shape();
     case Op::Variable:
     case Op::Bind:
-    case Op::Range:
-      return Shape();
+    case Op::Range: return Shape();
     case Op::Bitcast: {
       const Shape& in = src[0].shape();
       const int from = n_bytes(src[0].dtype()), to = n_bytes(dtype);
@@ -222,8 +212,7 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
     case Op::After:
     case Op::Call:
     case Op::EndRange:
-    case Op::Program:
-      return src[0].shape();
+    case Op::Program: return src[0].shape();
     case Op::Stack: {
       Dims d{static_cast<int64_t>(src.size())};
       d.append(src[0].shape().begin(), src[0].shape().end());
@@ -264,10 +253,8 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       }
       return carried(d, src[0].shape(), same_axis);
     }
-    case Op::Stage:
-      return src[0].shape();
-    case Op::Index:
-      return src[1].shape();
+    case Op::Stage: return src[0].shape();
+    case Op::Index: return src[1].shape();
     case Op::Load:
       if (arg.is_int()) return arg.as_int() > 1 ? Shape{arg.as_int()} : Shape();
       return src[0].shape();
@@ -279,8 +266,7 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
     case Op::Tuple:
     case Op::Linear:
     case Op::Source:
-    case Op::Binary:
-      return Shape();
+    case Op::Binary: return Shape();
     case Op::GetTuple: {
       const UOp& t = src[0];
       const UOp body = t.op() == Op::Call ? t.src(0) : t;
@@ -288,8 +274,7 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       WHIT_CHECK(body.op() == Op::Tuple && i < body.n_src(), "GETTUPLE {} of {}", i, name(body.op()));
       return body.src(i).shape();
     }
-    default:
-      break;
+    default: break;
   }
   if (is_movement(op)) return movement(op, src, arg);
   WHIT_CHECK(is_elementwise(op), "no shape rule for {}", name(op));

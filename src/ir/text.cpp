@@ -44,13 +44,9 @@ void append_string(std::string& out, std::string_view text) {
 
 void append_arg(std::string& out, const Arg& arg) {
   switch (arg.kind()) {
-    case Arg::Kind::Float:
-      return append_float(out, arg.as_float());
-    case Arg::Kind::Str:
-      return append_string(out, arg.as_str());
-    case Arg::Kind::Ints:
-      out += fmt::format("[{}]", fmt::join(arg.as_ints(), ", "));
-      return;
+    case Arg::Kind::Float: return append_float(out, arg.as_float());
+    case Arg::Kind::Str: return append_string(out, arg.as_str());
+    case Arg::Kind::Ints: out += fmt::format("[{}]", fmt::join(arg.as_ints(), ", ")); return;
     case Arg::Kind::List: {
       const char* separator = "{";
       for (const Arg& a : arg.as_list()) {
@@ -176,8 +172,7 @@ class Parser {
   }
 
   // A value of an enum by its name.
-  template <class E>
-  E parse_name(int n_values, std::string_view what) {
+  template <class E> E parse_name(int n_values, std::string_view what) {
     skip_spaces();
     const size_t start = at_;
     const std::string_view text = word(what);

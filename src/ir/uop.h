@@ -162,8 +162,7 @@ using NodeList = std::vector<const Node*>;
 
 /// The nodes below `roots`, sources before users, each once. `sources(n)` is the first source of n that is visited and the
 /// one after the last, as a pair of uint32_t.
-template <class Sources>
-NodeList post_order(std::span<const UOp> roots, Sources&& sources) {
+template <class Sources> NodeList post_order(std::span<const UOp> roots, Sources&& sources) {
   struct Visit {
     const Node* node;
     uint32_t next, end;

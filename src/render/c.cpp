@@ -106,14 +106,10 @@ typedef double f64;
 
 std::string scalar_type(DType dt) {
   switch (dt) {
-    case DType::Bool:
-      return "_Bool";
-    case DType::Float16:
-      return "f16";
-    case DType::Float32:
-      return "f32";
-    case DType::Float64:
-      return "f64";
+    case DType::Bool: return "_Bool";
+    case DType::Float16: return "f16";
+    case DType::Float32: return "f32";
+    case DType::Float64: return "f64";
     default:  // float8 and bfloat16 are their bits
       return fmt::format("{}{}", is_unsigned(dt) || is_float(dt) ? 'u' : 'i', bit_width(dt));
   }
@@ -140,15 +136,11 @@ std::string float_literal(DType dt, uint64_t bits) {
 }
 std::string literal_of_bits(DType dt, uint64_t bits) {
   switch (dt) {
-    case DType::Bool:
-      return bits ? "1" : "0";
-    case DType::Float16:
-      return fmt::format("BITS(f16, (u16)0x{:04x})", bits);
+    case DType::Bool: return bits ? "1" : "0";
+    case DType::Float16: return fmt::format("BITS(f16, (u16)0x{:04x})", bits);
     case DType::Float32:
-    case DType::Float64:
-      return float_literal(dt, bits);
-    case DType::UInt64:
-      return fmt::format("{}ull", bits);
+    case DType::Float64: return float_literal(dt, bits);
+    case DType::UInt64: return fmt::format("{}ull", bits);
     case DType::Int64:
     case DType::WeakInt: {
       const int64_t v = static_cast<int64_t>(bits);

@@ -117,16 +117,11 @@ constexpr TextRow kRows[] = {
 
 std::string_view scalar_type(DType dt) {
   switch (dt) {
-    case DType::Float16:
-      return "half";
-    case DType::Float32:
-      return "float";
-    case DType::Float64:
-      return "double";
-    case DType::Bool:
-      return "i1";
-    default:
-      break;
+    case DType::Float16: return "half";
+    case DType::Float32: return "float";
+    case DType::Float64: return "double";
+    case DType::Bool: return "i1";
+    default: break;
   }
   const int width = bit_width(dt);
   return width == 8 ? "i8" : width == 16 ? "i16" : width == 32 ? "i32" : "i64";
@@ -155,12 +150,9 @@ std::string suffix_of(DType dt, int64_t lanes) {
 // Floats are printed as the bits of a double (of a half for float16), so every NaN comes through.
 std::string literal_of_bits(DType dt, uint64_t bits) {
   switch (dt) {
-    case DType::Bool:
-      return bits ? "true" : "false";
-    case DType::Float16:
-      return fmt::format("0xH{:04X}", bits);
-    case DType::Float64:
-      return fmt::format("0x{:016X}", bits);
+    case DType::Bool: return bits ? "true" : "false";
+    case DType::Float16: return fmt::format("0xH{:04X}", bits);
+    case DType::Float64: return fmt::format("0x{:016X}", bits);
     case DType::Float32: {
       const float v = std::bit_cast<float>(static_cast<uint32_t>(bits));
       uint64_t wide = std::bit_cast<uint64_t>(static_cast<double>(v));
@@ -248,8 +240,7 @@ class LlvmWriter final : public Writer {
     block_ = name;
   }
 
-  template <class... T>
-  std::string line_into(fmt::format_string<T...> f, T&&... args) {
+  template <class... T> std::string line_into(fmt::format_string<T...> f, T&&... args) {
     std::string d = fresh("v");
     line("{} = {}", d, fmt::format(f, std::forward<T>(args)...));
     return d;

@@ -50,31 +50,23 @@ void Writer::node(const Node* n) {
   const auto source = [&] { return operand(n->src()[0], lanes_of(n->src()[0])); };
   switch (n->op) {
     case Op::Range:
-    case Op::If:
-      n->op == Op::If ? open_if(n) : open_loop(n);
-      return open_.push_back(n);
+    case Op::If: n->op == Op::If ? open_if(n) : open_loop(n); return open_.push_back(n);
     case Op::EndRange:
     case Op::EndIf:
       WHIT_CHECK(!open_.empty() && open_.back() == n->src()[0], "{} of what is not the innermost", name(n->op));
       close(open_.back());
       return open_.pop_back();
-    case Op::Load:
-      return load(n, access_of(n));
-    case Op::Store:
-      return store(n, access_of(n));
+    case Op::Load: return load(n, access_of(n));
+    case Op::Store: return store(n, access_of(n));
     case Op::Cast:
       for (const DType dt : {n->src()[0]->dtype, n->dtype})
         WHIT_CHECK(!is_float(dt) || dt >= DType::Float32 || dt == DType::Float16, "CAST of {} to {} has no {} text",
                    name(n->src()[0]->dtype), name(n->dtype), language_);
       return define(n, cast_text(n->src()[0]->dtype, n->dtype, lanes_of(n), operand(n->src()[0], lanes_of(n))));
-    case Op::Bitcast:
-      return bitcast(n);
-    case Op::Vec:
-      return define(n, is_splat(n) ? operand(n->src()[0], lanes_of(n)) : vec_text(n));
-    case Op::Lane:
-      return define(n, lane_text(n->dtype, lanes_of(n->src()[0]), source(), n->arg.as_int()));
-    case Op::Fold:
-      return fold(n);
+    case Op::Bitcast: return bitcast(n);
+    case Op::Vec: return define(n, is_splat(n) ? operand(n->src()[0], lanes_of(n)) : vec_text(n));
+    case Op::Lane: return define(n, lane_text(n->dtype, lanes_of(n->src()[0]), source(), n->arg.as_int()));
+    case Op::Fold: return fold(n);
     default:
       if (kNoText.has(n->op)) return;
       WHIT_CHECK(is_elementwise(n->op), "{} in a LINEAR", name(n->op));

@@ -24,8 +24,7 @@ class Writer {
   void walk();
 
   // ---- text
-  template <class... T>
-  void line(fmt::format_string<T...> f, T&&... args) {
+  template <class... T> void line(fmt::format_string<T...> f, T&&... args) {
     body_.append(static_cast<size_t>(2 * depth_), ' ');
     fmt::format_to(std::back_inserter(body_), f, std::forward<T>(args)...);
     body_ += '\n';

@@ -14,14 +14,12 @@ bool is_plain_const(const Node* n) { return n->op == Op::Const && !n->arg.is_inv
 const PatNode* run(const PatNode* a, const Node* n, Match& m, uint32_t& bound) {
   if ((a->dtypes >> static_cast<unsigned>(n->dtype) & 1) == 0) return nullptr;
   switch (a->kind) {
-    case PatKind::Any:
-      break;
+    case PatKind::Any: break;
     case PatKind::Const:
     case PatKind::AnyConst:
       if (!is_plain_const(n)) return nullptr;
       break;
-    case PatKind::IntLit:
-      return is_plain_const(n) && n->arg.to_int() == a->imm ? a + 1 : nullptr;
+    case PatKind::IntLit: return is_plain_const(n) && n->arg.to_int() == a->imm ? a + 1 : nullptr;
     case PatKind::FloatLit:
       return is_plain_const(n) && __builtin_bit_cast(int64_t, n->arg.to_double()) == a->imm ? a + 1 : nullptr;
     case PatKind::Node:
@@ -53,12 +51,9 @@ const PatNode* run(const PatNode* a, const Node* n, Match& m, uint32_t& bound) {
 
 OpSet ops_of(const PatNode& a) {
   switch (a.kind) {
-    case PatKind::Any:
-      return OpSet::any();
-    case PatKind::Node:
-      return a.ops;
-    default:
-      return Op::Const;
+    case PatKind::Any: return OpSet::any();
+    case PatKind::Node: return a.ops;
+    default: return Op::Const;
   }
 }
 
@@ -106,17 +101,14 @@ bool covers(const PatNode* a, const PatNode* b, const PatNode** of_a) {
     }
   }
   switch (a->kind) {
-    case PatKind::Any:
-      return true;
+    case PatKind::Any: return true;
     case PatKind::Const:
     case PatKind::AnyConst:
       return b->kind == PatKind::IntLit || b->kind == PatKind::FloatLit || b->kind == PatKind::Const ||
              b->kind == a->kind;
     case PatKind::IntLit:
-    case PatKind::FloatLit:
-      return b->kind == a->kind && b->imm == a->imm;
-    case PatKind::Node:
-      break;
+    case PatKind::FloatLit: return b->kind == a->kind && b->imm == a->imm;
+    case PatKind::Node: break;
   }
   if (b->kind != PatKind::Node || !a->ops.covers(b->ops) || a->has(PatNode::kAll) || b->has(PatNode::kAll))
     return false;

@@ -218,8 +218,7 @@ struct Rewriter::Impl {
         const Node* next = kept(std::move(over));
         return options.walk ? finish(next) : link(next, f.n_steps);
       }
-      case Frame::Link:
-        return finish(*memo.find(f.next));
+      case Frame::Link: return finish(*memo.find(f.next));
     }
   }
 

@@ -22,23 +22,15 @@ bool overflows(Op op, std::span<const UOp> src) {
   const int64_t a = const_int(src[0]), b = src.size() > 1 ? const_int(src[1]) : 0;
   int64_t out;
   switch (op) {
-    case Op::Add:
-      return __builtin_add_overflow(a, b, &out);
-    case Op::Sub:
-      return __builtin_sub_overflow(a, b, &out);
-    case Op::Mul:
-      return __builtin_mul_overflow(a, b, &out);
-    case Op::Neg:
-      return a == INT64_MIN;
+    case Op::Add: return __builtin_add_overflow(a, b, &out);
+    case Op::Sub: return __builtin_sub_overflow(a, b, &out);
+    case Op::Mul: return __builtin_mul_overflow(a, b, &out);
+    case Op::Neg: return a == INT64_MIN;
     case Op::FloorDiv:
-    case Op::Cdiv:
-      return a == INT64_MIN && b == -1;
-    case Op::Shl:
-      return b > 0 && a != 0 && (b > 62 || a > (INT64_MAX >> b) || a < (INT64_MIN >> b));
-    case Op::Pow:
-      return true;
-    default:
-      return false;
+    case Op::Cdiv: return a == INT64_MIN && b == -1;
+    case Op::Shl: return b > 0 && a != 0 && (b > 62 || a > (INT64_MAX >> b) || a < (INT64_MIN >> b));
+    case Op::Pow: return true;
+    default: return false;
   }
 }
 
@@ -55,14 +47,10 @@ UOp build(const PatNode* a, const Match& m, DType expected) {
   switch (a->kind) {
     case PatKind::Any:
     case PatKind::Const:
-    case PatKind::AnyConst:
-      return UOp(m.slot[a->slot]);
-    case PatKind::IntLit:
-      return constant(expected, a->imm);
-    case PatKind::FloatLit:
-      return constant(expected, __builtin_bit_cast(double, a->imm));
-    case PatKind::Node:
-      break;
+    case PatKind::AnyConst: return UOp(m.slot[a->slot]);
+    case PatKind::IntLit: return constant(expected, a->imm);
+    case PatKind::FloatLit: return constant(expected, __builtin_bit_cast(double, a->imm));
+    case PatKind::Node: break;
   }
   const Op op = only_op(a->ops);
   const PatNode* sub[3] = {};

@@ -15,10 +15,7 @@ struct RuleCtx {
   const char* pass = "";  ///< RewriteOptions::name
   bool stop = false;      ///< set by a rule of a bottom-up pass: keep this node and do not enter its sources
   bool vectors = false;   ///< RewriteOptions::vectors
-  template <class T>
-  T& as() const {
-    return *static_cast<T*>(user);
-  }
+  template <class T> T& as() const { return *static_cast<T*>(user); }
 };
 
 class RuleSet {

@@ -168,8 +168,7 @@ UOp lower_logistic(const Match& at, RuleCtx& cx) {
   const UOp rest = fma(-quotient, low, fma(-quotient, sum, one));
   return where(lt(sum, const_like(e, HUGE_VAL)), fma(quotient, rest, quotient), quotient);
 }
-template <UOp (*make)(const Format&, const UOp&)>
-UOp lower(const Match& at, RuleCtx& cx) {
+template <UOp (*make)(const Format&, const UOp&)> UOp lower(const Match& at, RuleCtx& cx) {
   const Format* const fmt = format_of(at.root->dtype);
   return !fmt || has_op(at, cx) ? UOp() : make(*fmt, at[f]);
 }

@@ -30,14 +30,10 @@ struct Format {
 };
 Format format_of(DType dt) {
   switch (dt) {
-    case DType::Fp8E4M3:
-      return {3, 7, 0x7E, 0x7F, 0x7F, false};
-    case DType::Fp8E5M2:
-      return {2, 15, 0x7B, 0x7C, 0x7E, false};
-    case DType::Fp8E4M3FNUZ:
-      return {3, 8, 0x7F, 0x80, 0x80, true};
-    case DType::Fp8E5M2FNUZ:
-      return {2, 16, 0x7F, 0x80, 0x80, true};
+    case DType::Fp8E4M3: return {3, 7, 0x7E, 0x7F, 0x7F, false};
+    case DType::Fp8E5M2: return {2, 15, 0x7B, 0x7C, 0x7E, false};
+    case DType::Fp8E4M3FNUZ: return {3, 8, 0x7F, 0x80, 0x80, true};
+    case DType::Fp8E5M2FNUZ: return {2, 16, 0x7F, 0x80, 0x80, true};
     default:
       WHIT_CHECK(dt == DType::Float16, "{} has a conversion of its own", name(dt));
       return {10, 15, 0x7C00, 0x7C00, 0x7E00, false};  // what overflows is infinite

@@ -299,10 +299,8 @@ UOp on_each(const UOp& x, uint16_t device) {
 UOp transpose_movement(const UOp& n, const UOp& g) {
   const Shape& in = n.src(0).shape();
   switch (n.op()) {
-    case Op::Detach:
-      return g;
-    case Op::Reshape:
-      return shaped(g, in);
+    case Op::Detach: return g;
+    case Op::Reshape: return shaped(g, in);
     case Op::Expand: {
       Dims axes;
       for (size_t i = 0; i < in.size(); ++i)
@@ -320,19 +318,14 @@ UOp transpose_movement(const UOp& n, const UOp& g) {
       for (size_t i = 0; i < in.size(); ++i) begin.push_back(box_of(n.node(), i).first);
       return n.op() == Op::Pad ? shrink_to(g, begin, sizes_of(in)) : pad_to(g, begin, sizes_of(in));
     }
-    case Op::Flip:
-      return flip(g, n.arg().as_ints());
-    case Op::Shard:
-      return unshard(g, n.arg().int_at(0), n.arg().int_at(1));
-    case Op::Unshard:
-      return shard(on_each(g, n->device), n.arg().int_at(0), n.arg().int_at(1));
+    case Op::Flip: return flip(g, n.arg().as_ints());
+    case Op::Shard: return unshard(g, n.arg().int_at(0), n.arg().int_at(1));
+    case Op::Unshard: return shard(on_each(g, n->device), n.arg().int_at(0), n.arg().int_at(1));
     case Op::Window:
       return unwindow(g, n.arg().int_at(0), in[static_cast<size_t>(n.arg().int_at(0))], n.arg().int_at(2),
                       n.arg().int_at(3));
-    case Op::Unwindow:
-      return window(g, n.arg().int_at(0), in.back(), n.arg().int_at(2), n.arg().int_at(3));
-    default:
-      raise(ErrorKind::Internal, fmt::format("{} is no movement with one source", name(n.op())));
+    case Op::Unwindow: return window(g, n.arg().int_at(0), in.back(), n.arg().int_at(2), n.arg().int_at(3));
+    default: raise(ErrorKind::Internal, fmt::format("{} is no movement with one source", name(n.op())));
   }
 }
 

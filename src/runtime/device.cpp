@@ -189,8 +189,7 @@ namespace {
 // Takes all steps; what the first that fails raises is raised at the end.
 class AllSteps {
  public:
-  template <class F>
-  void take(F&& step) {
+  template <class F> void take(F&& step) {
     try {
       step();
     } catch (...) {

@@ -115,12 +115,10 @@ class Linker {
     const Howto* how;
   };
 
-  template <class... Args>
-  [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) const {
+  template <class... Args> [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) const {
     raise(ErrorKind::Device, fmt::format("[load] {}: {}", origin_, fmt::format(text, std::forward<Args>(args)...)));
   }
-  template <class... Args>
-  void check(bool ok, fmt::format_string<Args...> text, Args&&... args) const {
+  template <class... Args> void check(bool ok, fmt::format_string<Args...> text, Args&&... args) const {
     if (!ok) [[unlikely]]
       fail(text, std::forward<Args>(args)...);
   }
@@ -131,8 +129,7 @@ class Linker {
           "{} at {} with {} bytes lies outside the file of {} bytes", what, offset, n_bytes, file_.size());
     return file_.substr(offset, n_bytes);
   }
-  template <class T>
-  T read(uint64_t offset, const char* what) const {
+  template <class T> T read(uint64_t offset, const char* what) const {
     T value;
     std::memcpy(&value, bytes(offset, sizeof(T), what).data(), sizeof(T));
     return value;
@@ -319,10 +316,7 @@ class Linker {
     return base() + sections_[s.st_shndx].at + s.st_value;
   }
 
-  template <class T>
-  void put(uint64_t at, T value) {
-    std::memcpy(image_ + at, &value, sizeof(value));
-  }
+  template <class T> void put(uint64_t at, T value) { std::memcpy(image_ + at, &value, sizeof(value)); }
   void write_stub(uint64_t at, uint64_t slot) {
     if (kMachine == EM_X86_64) {
       put<uint16_t>(at, 0x25FF);  // jmp *slot(%rip)
@@ -361,8 +355,7 @@ class Linker {
     };
     constexpr uint32_t kAdrMask = 0x60FFFFE0;
     switch (how.form) {
-      case Form::Nothing:
-        return;
+      case Form::Nothing: return;
       case Form::Absolute:
       case Form::Relative: {
         const int64_t v = how.form == Form::Relative ? relative : static_cast<int64_t>(value);
@@ -379,8 +372,7 @@ class Linker {
       case Form::Address:
         fits(relative >= -(1 << 20) && relative < (1 << 20));
         return patch(kAdrMask, adr_bits(static_cast<uint64_t>(relative)));
-      case Form::Page:
-        return patch(kAdrMask, adr_bits((value >> 12) - ((base() + at) >> 12)));
+      case Form::Page: return patch(kAdrMask, adr_bits((value >> 12) - ((base() + at) >> 12)));
       case Form::Low12:
         fits((value & ((uint64_t{1} << how.shift) - 1)) == 0);
         return patch(0xFFFu << 10, ((value & 0xFFF) >> how.shift) << 10);

@@ -12,15 +12,13 @@ namespace {
 
 // The compiler's helpers for 16-bit floats, where the machine has no instruction for them. A half or bfloat16 argument
 // or result travels in the low 16 bits of a float register, hence the float types.
-template <DType kType>
-float widen(float in) {
+template <DType kType> float widen(float in) {
   uint32_t bits;
   std::memcpy(&bits, &in, sizeof(bits));
   return static_cast<float>(read_element(kType, &bits, 0).f);
 }
 // Rounds once, to nearest even.
-template <DType kType, class From>
-float narrow(From value) {
+template <DType kType, class From> float narrow(From value) {
   uint32_t bits = 0;
   write_element(kType, &bits, 0, Scalar::of(kType, static_cast<double>(value)));
   if (std::isnan(value)) bits |= 1u << (info(kType).mantissa_bits - 1);  // quiet
@@ -38,10 +36,7 @@ constexpr auto double_to_bfloat = narrow<DType::BFloat16, double>;
 double half_to_double(float x) { return static_cast<double>(half_to_float(x)); }
 int64_t halves_differ(float x, float y) { return half_to_float(x) != half_to_float(y); }
 
-template <class R, class... A>
-void* address(R (*function)(A...)) {
-  return reinterpret_cast<void*>(function);
-}
+template <class R, class... A> void* address(R (*function)(A...)) { return reinterpret_cast<void*>(function); }
 
 struct Symbol {
   std::string_view name;

@@ -137,25 +137,13 @@ int64_t moved_axis(const Node* n, int64_t axis, int64_t n_devices) {
       }
       return -1;
     }
-    case Op::Permute:
-      return named - arg.begin();
-    case Op::Stack:
-      return axis + 1;
-    case Op::Pad:
-      stays = arg[2 * a] == 0 && arg[2 * a + 1] == 0;
-      break;
-    case Op::Shrink:
-      stays = n->shape[a] == in[a] && arg[2 * a] == 0;
-      break;
-    case Op::Flip:
-      stays = named == arg.end();
-      break;
-    case Op::Window:
-      stays = axis != arg[0];
-      break;
-    case Op::Unwindow:
-      stays = axis != arg[0] && a + 1 != in.size();
-      break;
+    case Op::Permute: return named - arg.begin();
+    case Op::Stack: return axis + 1;
+    case Op::Pad: stays = arg[2 * a] == 0 && arg[2 * a + 1] == 0; break;
+    case Op::Shrink: stays = n->shape[a] == in[a] && arg[2 * a] == 0; break;
+    case Op::Flip: stays = named == arg.end(); break;
+    case Op::Window: stays = axis != arg[0]; break;
+    case Op::Unwindow: stays = axis != arg[0] && a + 1 != in.size(); break;
     default:  // EXPAND: an axis of size 1 is not cut
       break;
   }
@@ -168,8 +156,7 @@ Plan plan_of(const Node* n, std::span<const int64_t> have, int64_t n_devices) {
   const auto index_rank = static_cast<int64_t>(n->n_src > 1 ? n->src()[1]->shape.size() : 0);
   switch (n->op) {
     case Op::Store:  // into the own memory of each device
-    case Op::After:
-      return whole;
+    case Op::After: return whole;
     case Op::Reduce: {
       bool crosses = false;
       for (size_t i = 1; i < n->arg.as_list().size(); ++i) crosses |= n->arg.int_at(i) == cut;
@@ -184,8 +171,7 @@ Plan plan_of(const Node* n, std::span<const int64_t> have, int64_t n_devices) {
       if (have[0] == 0) return {{0, -1, -1}, 0};
       return n->arg.as_str() == "add" ? Plan{{-1, cut, cut}, -1, true} : whole;
     }
-    default:
-      break;
+    default: break;
   }
   if (is_movement(n->op)) {
     const int64_t to = moved_axis(n, cut, n_devices);
@@ -325,18 +311,13 @@ class Split {
   static void split(const Node* n, std::vector<Shards>& src, const Devices& devices, Shards& to) {
     const auto n_devices = static_cast<int64_t>(devices.size());
     switch (n->op) {
-      case Op::Buffer:
-        to.parts = buffer_parts(UOp(n));
-        return;
+      case Op::Buffer: to.parts = buffer_parts(UOp(n)); return;
       case Op::Unshard:
         WHIT_CHECK(src[0].axis < 0, "UNSHARD of a value that is cut already");
         to = {src[0].parts, n->arg.int_at(0)};
         return;
-      case Op::Shard:
-        to = {cut(src[0], n->arg.int_at(0), devices).parts, -1};
-        return;
-      default:
-        break;
+      case Op::Shard: to = {cut(src[0], n->arg.int_at(0), devices).parts, -1}; return;
+      default: break;
     }
     Dims have;
     for (const Shards& s : src) have.push_back(s.axis);

@@ -85,8 +85,7 @@ void Rangeify::find_memory() {
         in_memory_[k] = true;
         break;
       }
-      default:
-        break;
+      default: break;
     }
   }
   for (const UOp& r : g_.roots) {

@@ -25,8 +25,7 @@
 namespace whit::sched {
 
 /// A vector of what is numbered by int32_t: nodes, nests, buffers.
-template <class T>
-struct Numbered : std::vector<T> {
+template <class T> struct Numbered : std::vector<T> {
   using std::vector<T>::vector;
   decltype(auto) operator[](std::integral auto i) { return std::vector<T>::operator[](static_cast<size_t>(i)); }
   decltype(auto) operator[](std::integral auto i) const { return std::vector<T>::operator[](static_cast<size_t>(i)); }
@@ -79,8 +78,7 @@ struct Forced {
   Numbered<char> copied{};        ///< by node: states that are read from a copy
 };
 
-template <class T>
-void sort_unique(std::vector<T>& v) {
+template <class T> void sort_unique(std::vector<T>& v) {
   std::sort(v.begin(), v.end());
   v.erase(std::unique(v.begin(), v.end()), v.end());
 }

@@ -421,13 +421,10 @@ void Rangeify::expand(int32_t k) {
       ask(0, in.scope, index, and_gate(in.gate, inside));
       break;
     }
-    case Op::Bitcast:
-      expand_bitcast(n, in, at, own, ask);
-      break;
+    case Op::Bitcast: expand_bitcast(n, in, at, own, ask); break;
     case Op::Lanes:
     case Op::Variable:
-    case Op::Const:
-      break;
+    case Op::Const: break;
     default:
       if (kViews.has(n->op)) {
         ask(0, in.scope, source_index(n, at), in.gate);

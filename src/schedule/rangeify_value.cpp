@@ -75,16 +75,11 @@ UOp Rangeify::value_of(const Instance& in) {
   if ((kViews | OpSet{Op::Contiguous, Op::Copy}).has(n->op)) return source_value(in, 0);
   switch (n->op) {
     case Op::Const:
-    case Op::Variable:
-      return UOp(n);
-    case Op::Lanes:
-      return cast(at[0], n->dtype);
-    case Op::Pad:
-      return zero_outside(source_value(in, 0), in.own[0]);
-    case Op::Gather:
-      return zero_outside(source_value(in, 1), in.own[0]);
-    case Op::Reduce:
-      return reduce_value(source_value(in, 0), n->arg.at(0).as_str(), in.own);
+    case Op::Variable: return UOp(n);
+    case Op::Lanes: return cast(at[0], n->dtype);
+    case Op::Pad: return zero_outside(source_value(in, 0), in.own[0]);
+    case Op::Gather: return zero_outside(source_value(in, 1), in.own[0]);
+    case Op::Reduce: return reduce_value(source_value(in, 0), n->arg.at(0).as_str(), in.own);
     case Op::Unwindow: {
       const UOp x = source_value(in, 0), inside = in.own.back();
       if (in.own.size() == 1) return zero_outside(x, inside);
@@ -101,8 +96,7 @@ UOp Rangeify::value_of(const Instance& in) {
       for (size_t s = n->n_src - 1; s-- > 0;) v = where(lt(at[0], static_cast<int64_t>(s) + 1), source_value(in, s), v);
       return v;
     }
-    case Op::Bitcast:
-      return bitcast_value(n, in);
+    case Op::Bitcast: return bitcast_value(n, in);
     case Op::CmpLt:
       if (!in.own.empty()) return lt(in.own[0], UOp(n->src()[1]));
       [[fallthrough]];

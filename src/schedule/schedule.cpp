@@ -81,8 +81,7 @@ void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, 
         b.kind = ScheduleBuffer::Kind::Output;
         b.slot = s.n_outputs++;
         break;
-      default:
-        b.kind = ScheduleBuffer::Kind::Temp;
+      default: b.kind = ScheduleBuffer::Kind::Temp;
     }
     n = static_cast<int32_t>(s.buffers.size());
     s.buffers.push_back(b);

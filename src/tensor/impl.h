@@ -87,8 +87,7 @@ UOp cast_value(const UOp& x, DType dtype);
 /// The scalar CONST below movement ops, or null.
 UOp base_const(const UOp& x);
 /// A new tensor by a movement op: a view of the same storage where that is possible.
-template <class Fn>
-Tensor move_view(const Tensor& x, Fn&& fn) {
+template <class Fn> Tensor move_view(const Tensor& x, Fn&& fn) {
   const auto& impl = x.impl();
   if (impl->storage) return Tensor(std::make_shared<Tensor::Impl>(fn(impl->value), impl->storage));
   return wrap(fn(impl->value));

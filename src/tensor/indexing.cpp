@@ -119,9 +119,7 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
         axis += self.ndim() - n_used;
         seen += self.ndim() - n_used;
         break;
-      case Index::Kind::Axis:
-        p.view = p.view.unsqueeze(static_cast<int64_t>(axis++));
-        break;
+      case Index::Kind::Axis: p.view = p.view.unsqueeze(static_cast<int64_t>(axis++)); break;
       case Index::Kind::Values: {
         const Tensor& t = i.as_tensor();
         if (is_mask(i)) {

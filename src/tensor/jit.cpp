@@ -77,8 +77,7 @@ std::vector<UOp> places_of(const UOp& view) {
   return is_multi(view->device) ? split_devices(std::span(&view, 1))[0].parts : std::vector<UOp>{view};
 }
 
-template <class Fn>
-bool any_memory(const UOp& buffer_node, Fn&& fn) {
+template <class Fn> bool any_memory(const UOp& buffer_node, Fn&& fn) {
   for (const UOp& part : buffer_parts(buffer_node))
     if (fn(engine::buffer_of(part).get())) return true;
   return false;
@@ -208,8 +207,7 @@ std::vector<Tensor> that_reach(std::vector<Tensor> tensors, Fn&& is_it, bool (*e
 }
 bool not_realised(const Node* n) { return n->op == Op::Buffer || !realized(UOp(n)); }
 
-template <class Fn>
-std::vector<Tensor> live_if(Fn&& wanted) {
+template <class Fn> std::vector<Tensor> live_if(Fn&& wanted) {
   std::vector<Tensor> out;
   for (Tensor& t : detail::live_tensors())
     if (wanted(*t.impl())) out.push_back(std::move(t));

@@ -74,19 +74,15 @@ class Nest {
     const Dims ones(ranges_.size(), 1);
     const UOp node(n);
     switch (n->op) {
-      case Op::Const:
-        return wrap(shaped(node, ones));
+      case Op::Const: return wrap(shaped(node, ones));
       case Op::Range: {
         Dims dims = ones;
         dims[axis_of(n)] = range_size(n);
         return Tensor::arange(range_size(n)).cast(n->dtype).reshape(dims);
       }
-      case Op::Index:
-        return {};
-      case Op::Load:
-        return read(n->src_begin()[0]);
-      case Op::Cast:
-        return value_of(n->src_begin()[0]).cast(n->dtype);
+      case Op::Index: return {};
+      case Op::Load: return read(n->src_begin()[0]);
+      case Op::Cast: return value_of(n->src_begin()[0]).cast(n->dtype);
       case Op::Reduce: {
         const Tensor x = value_of(n->src_begin()[0]);
         Dims dims(x.shape().begin(), x.shape().end()), axes;
@@ -97,8 +93,7 @@ class Nest {
         std::sort(axes.begin(), axes.end());
         return reduce_tensor(broadcast_to("custom_kernel", x, dims), n->arg.as_list()[0].as_str(), axes, true);
       }
-      default:
-        break;
+      default: break;
     }
     WHIT_USER(is_elementwise(n->op), NotImplemented,
               "[custom_kernel] a kernel with {}; expected loads, arithmetic, reductions and one store a nest",

@@ -318,8 +318,7 @@ int64_t Tensor::item_int() const {
   return is_float(strong_of(*this)) ? static_cast<int64_t>(s.f) : s.i;
 }
 
-template <class Elem>
-std::vector<Elem> Tensor::to_vector() const {
+template <class Elem> std::vector<Elem> Tensor::to_vector() const {
   const os::IeeeFloats ieee;
   const DType dt = strong_of(*this);
   const std::vector<std::byte> b = bytes();
@@ -332,8 +331,7 @@ std::vector<Elem> Tensor::to_vector() const {
   }
   return out;
 }
-template <class Elem>
-Tensor Tensor::from(const std::vector<Elem>& data, const IntList& shape, const TensorOptions& o) {
+template <class Elem> Tensor Tensor::from(const std::vector<Elem>& data, const IntList& shape, const TensorOptions& o) {
   constexpr DType kSigned[] = {DType::Int8, DType::Int16, DType::Int32, DType::Int64};
   constexpr DType kUnsigned[] = {DType::UInt8, DType::UInt16, DType::UInt32, DType::UInt64};
   constexpr size_t width = std::bit_width(sizeof(Elem)) - 1;

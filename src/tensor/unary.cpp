@@ -13,21 +13,16 @@ namespace {
 bool is_f64(const Tensor& x) { return x.dtype() == DType::Float64; }
 
 // Runs fn in at least float32 and casts back.
-template <class Fn>
-Tensor widened(const Tensor& x, Fn&& fn) {
+template <class Fn> Tensor widened(const Tensor& x, Fn&& fn) {
   const DType dt = x.dtype();
   const DType wide = is_weak(dt) ? dt : least_upper_dtype(dt, DType::Float32);
   return fn(x.cast(wide)).cast(dt);
 }
 
 // The same for any dtype, in the float dtype of its values.
-template <class Fn>
-Tensor in_float(const Tensor& x, Fn&& fn) {
-  return widened(to_float_dtype(x), fn);
-}
+template <class Fn> Tensor in_float(const Tensor& x, Fn&& fn) { return widened(to_float_dtype(x), fn); }
 // The same where a result of integers has no width.
-template <class Fn>
-Tensor in_weak_float(const Tensor& x, Fn&& fn) {
+template <class Fn> Tensor in_weak_float(const Tensor& x, Fn&& fn) {
   return widened(is_float(x.dtype()) ? x : x.cast(DType::WeakFloat), fn);
 }
 
