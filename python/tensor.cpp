@@ -136,7 +136,7 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           "size",
           [](const Tensor& x, nb::handle dim) -> AnyObject {
             if (dim.is_none()) return to_tuple(x.shape());
-            return to_tuple(x.shape())[detail::resolve_axis("size", to_int(dim, "size"), x.shape())];
+            return to_tuple(x.shape())[detail::must_have_axis("size", to_int(dim, "size"), x.shape())];
           },
           nb::arg("dim") = nb::none())
       .def("nbytes", &Tensor::nbytes)
