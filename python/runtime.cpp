@@ -1,4 +1,5 @@
 // Devices and counters.
+#include "base/profile.h"
 #include "convert.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
@@ -45,6 +46,19 @@ void bind_runtime(nb::module_& m) {
   m.def(
       "device_table", [](bool colours) { return unlocked([&] { return device_table(colours); }); },
       nb::arg("colours") = false);
+  m.def("add_to_timeline", [](const std::string& name, const std::string& device, double start_us, double end_us) {
+    const auto ns = [](double us) { return static_cast<int64_t>(us * 1e3); };
+    add_to_timeline({"python", name, device == "WHIT" ? "" : device, 0, ns(start_us), ns(end_us)});
+  });
+  m.def("timeline", [] {
+    nb::list l;
+    for (const TimelineEvent& e : timeline())
+      l.append(nb::make_tuple(e.category, e.name, e.device, e.thread, e.start_ns, e.end_ns, e.value));
+    return l;
+  });
+  m.def("build_ended", &build_ended);
+  m.def("clear_timeline", &clear_timeline);
+  m.def("write_timeline", &write_timeline);
 }
 
 }  // namespace whit::python

@@ -138,6 +138,7 @@ def test_helpers(tmp_path, monkeypatch):
     with h.cpu_profile("block"): h.profile_marker("here")
   assert [e.name for e in h.cpu_events[before:]] == ["marker", "block"]
   del h.cpu_events[before:]
+  h._whit.clear_timeline()
   assert pickle.loads(pickle.dumps(h.count(5))).n == 5
 
 

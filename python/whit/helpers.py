@@ -889,6 +889,8 @@ class ProfileRangeEvent(ProfileEvent):
 
   def __init__(self, device: str, name: Any, st: Any, en: Any = None, is_copy: bool = False):
     self.device, self.name, self.st, self.en, self.is_copy = device, name, st, en, is_copy
+    self.key: Any = None
+    self.arg: dict = {}
 
 
 class ProfilePointEvent(ProfileEvent):
@@ -904,25 +906,57 @@ class ProfilePointEvent(ProfileEvent):
 
 @contextlib.contextmanager
 def cpu_profile(name, device: str = "WHIT", display: bool = True):
-  """Times a block; with PROFILE=1 it is added to `cpu_events`.
+  """Times a block; with PROFILE=1 it is added to `cpu_events` and to the timeline.
 
   >>> with cpu_profile("load") as e: pass
   >>> e.en >= e.st
   True
   """
+  if display and ContextVar._cache["PROFILE"]: _whit.build_ended()
   event = ProfileRangeEvent(device, name, perf_counter_us())
   try: yield event
   finally:
     event.en = perf_counter_us()
-    if display and ContextVar._cache["PROFILE"]: cpu_events.append(event)
+    if display and ContextVar._cache["PROFILE"]:
+      cpu_events.append(event)
+      _whit.build_ended()
+      _whit.add_to_timeline(getattr(name, "display_name", name), device, float(event.st), float(event.en))
 
 
 def profile_marker(name: str, color: str = "gray") -> None:
-  """Marks a moment; with PROFILE=1 it is added to `cpu_events`.
+  """Marks a moment; with PROFILE=1 it is added to `cpu_events` and to the timeline.
 
   >>> profile_marker("epoch 1")
   """
-  if ContextVar._cache["PROFILE"]: cpu_events.append(ProfilePointEvent("WHIT", "marker", None, {"name": name, "color": color}))
+  if not ContextVar._cache["PROFILE"]: return
+  cpu_events.append(event := ProfilePointEvent("WHIT", "marker", None, {"name": name, "color": color}))
+  _whit.add_to_timeline(name, "", float(event.ts), float(event.ts))
+
+
+def profile_events() -> list[ProfileEvent]:
+  """What PROFILE=1 has collected so far: building, scheduling, compiling, kernels, copies, memory in use.
+
+  >>> from whit import Tensor
+  >>> with Context(PROFILE=1): _ = (Tensor([1, 2]).realize() * 2).realize()
+  >>> sorted({e.key for e in profile_events()} & {"schedule", "kernel"})
+  ['kernel', 'schedule']
+  """
+  out: list[ProfileEvent] = []
+  for category, name, device, thread, st, en, value in _whit.timeline():
+    event: Any = ProfilePointEvent(device or "WHIT", name, category, {"thread": thread} | ({"bytes": value} if value >= 0 else {}), st * 1e-3)
+    if st != en:
+      event = ProfileRangeEvent(event.device, name, st * 1e-3, en * 1e-3 if en >= 0 else None, category == "copy")
+      event.key, event.arg = category, {"thread": thread}
+    out.append(event)
+  return out
+
+
+def write_profile(path: str) -> None:
+  """Writes the timeline so far, in Chrome's trace format; at exit it is written to PROFILE_PATH.
+
+  >>> write_profile(temp("timeline.json"))
+  """
+  _whit.write_timeline(str(path))
 
 
 # A cache of values on disk.

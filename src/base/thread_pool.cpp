@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/flags.h"
 #include "base/os.h"
+#include "base/profile.h"
 #include "base/text.h"
 
 #if defined(__x86_64__)
@@ -83,6 +84,7 @@ struct Job {
     for (;;) {
       const int64_t from = next.fetch_add(chunk, std::memory_order_relaxed);
       if (from >= last) return;
+      const ProfileSpan span("part", "part of a kernel");
       body(context, scratch, from, std::min(from + chunk, last));
     }
   }

@@ -2,12 +2,14 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/profile.h"
 #include "codegen/lower.h"
 #include "ir/build.h"
 #include "ir/text.h"
@@ -88,6 +90,7 @@ class Compilation {
     }
     const int64_t start = os::now_ns();
     if (flag::DEBUG() >= 5) log_line(to_text(sink));
+    std::optional<ProfileSpan> span(std::in_place, "lower", e->name);
     const Target target = target_for(path);
     const UOp program = lower_kernel(sink, target);
     const Renderer& renderer = renderer_by_name(target.renderer);
@@ -95,6 +98,7 @@ class Compilation {
     const KernelSignature signature = signature_of(program);
     e->variables = signature.variables;
     const int64_t lowered = os::now_ns();
+    span.emplace("compile", e->name);
     if (flag::DEBUG() >= 4) log_line(e->source);
     KernelObject& o = e->object;
     o.name = e->name;
@@ -129,6 +133,7 @@ void Executable::load() {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   if (loaded_) return;
+  const ProfileSpan span("load", name);
   Device& d = Device::get(device);
   if (!is_ref_) {
     program_ = d.load(object);

@@ -185,6 +185,7 @@ Capture::Capture(std::span<const UOp> inputs) : impl_(std::make_unique<Impl>()) 
 Capture::~Capture() = default;
 
 std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
+  const ProfileSpan span("capture", "finish a capture");
   impl_->close();
   WHIT_USER(!impl_->calls.empty(), Jit, "[jit] nothing was run in the capture, so there is nothing to replay");
   auto g = std::make_unique<CapturedGraph::Impl>();
@@ -406,7 +407,7 @@ BoundArg CapturedGraph::Impl::bound_arg(const Slot& s, std::span<const UOp> inpu
 void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
   void* const* const h = handles.data();
   const int64_t* const v = values.data();
-  if (flag::DEBUG() < 2 && !has_copies) {
+  if (!is_timed() && !has_copies) {
     for (const Call& c : calls) {
       if (c.cpu.fn) {
         c.cpu.launch(h + c.first_handle, v + c.first_value);
@@ -429,6 +430,7 @@ void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
 }
 
 std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const VariableValues& variables) {
+  const ProfileSpan span("replay", "replay");
   Impl& g = *impl_;
   g.check_inputs(inputs);
   g.bind(inputs, variables);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/profile.h"
 #include "engine/buffers.h"
 #include "engine/capture.h"
 #include "engine/compile.h"
@@ -226,6 +228,8 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
     return results;
   }
   const int64_t start = os::now_ns();
+  const ProfileSpan whole("realize", "realize");
+  std::optional<ProfileSpan> span(std::in_place, "schedule", "schedule");
 
   // Old readers; then handles may be made.
   StorePlan plan = plan_stores(pending);
@@ -276,6 +280,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
     for (const KeptCopy& c : copies) set_payload(c.node, c.from);
     throw;
   }
+  span.reset();
   print_schedule(bound, static_cast<double>(os::now_ns() - start) * 1e-6);
   for (const KeptCopy& c : copies) {
     BoundCall copy;

@@ -3,6 +3,7 @@
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/profile.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
 
@@ -18,7 +19,7 @@ BufferPtr as_buffer(const BoundArg& arg) {
 }
 
 void run_program(const Executable& program, void* const* handles, const int64_t* values, bool replayed) {
-  if (flag::DEBUG() < 2) [[likely]] {
+  if (!is_timed()) [[likely]] {
     program.run(handles, values);
     counters().add_kernels(1, program.n_ops, program.n_bytes, 0);
     return;
@@ -31,6 +32,8 @@ void run_program(const Executable& program, void* const* handles, const int64_t*
   const int64_t t_ns = std::max<int64_t>(1, os::now_ns() - start);
   GlobalCounters& c = counters();
   c.add_kernels(1, program.n_ops, program.n_bytes, t_ns);
+  if (is_profiling()) add_to_timeline({"kernel", program.name, program.device, 0, start, start + t_ns});
+  if (flag::DEBUG() < 2) return;
   const double t = static_cast<double>(t_ns);
   const bool colour = flag::NO_COLOR() == 0;
   const char* on = colour ? replayed ? "\x1b[35m" : "\x1b[32m" : "";
@@ -45,9 +48,17 @@ void run_call(const BoundCall& call, bool replayed) {
   os::poll_interrupt();
   if (!call.program) {
     const BufferPtr to = as_buffer(call.args[0]), from = as_buffer(call.args[1]);
-    if (to->n_bytes() > 0) to->copy_from(*from);
+    if (!is_timed()) return to->copy_from(*from);
+    const int64_t start = os::now_ns();
+    to->copy_from(*from);
+    to->device().synchronize();
+    const int64_t t_ns = std::max<int64_t>(1, os::now_ns() - start);
+    counters().add_kernels(0, 0, 0, t_ns);
+    const std::string what = fmt::format("copy {} bytes from {}", to->n_bytes(), from->device_name());
+    if (is_profiling()) add_to_timeline({"copy", what, to->device_name(), 0, start, start + t_ns});
     if (flag::DEBUG() >= 2)
-      log_line(fmt::format("*** {:<6} copy {} bytes from {}", to->device_name(), to->n_bytes(), from->device_name()));
+      log_line(fmt::format("*** {:<6} {:<45} tm {:9.2f}us/{:9.2f}ms", to->device_name(), what,
+                           static_cast<double>(t_ns) * 1e-3, counters().time_sum_s() * 1e3));
     return;
   }
   SmallVec<void*, 16> handles;

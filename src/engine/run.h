@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "base/profile.h"
 #include "engine/compile.h"
 #include "runtime/buffer.h"
 
@@ -23,6 +24,8 @@ struct BoundCall {
   std::vector<int64_t> values{};  ///< of the program's variables
 };
 
+/// True when every call is waited for and timed: DEBUG=2, PROFILE=1.
+inline bool is_timed() { return flag::DEBUG() >= 2 || is_profiling(); }
 /// Runs one call. `replayed` only changes how DEBUG=2 prints it.
 void run_call(const BoundCall& call, bool replayed = false);
 /// Runs a kernel on handles, with counters and the DEBUG=2 line.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/profile.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
 
@@ -98,11 +99,13 @@ void* Buffer::host_pointer() {
 
 void Buffer::copyin(const void* from_host, int64_t n_bytes) {
   WHIT_USER(n_bytes == n_bytes_, Value, "[copyin] {} bytes for a buffer of {}", n_bytes, n_bytes_);
+  const ProfileSpan span("host copy", "copyin", device_name_);
   if (n_bytes_ > 0) device().allocator().copyin(handle(), from_host, n_bytes_);
 }
 
 void Buffer::copyout(void* to_host, int64_t n_bytes) {
   WHIT_USER(n_bytes == n_bytes_, Value, "[copyout] {} bytes from a buffer of {}", n_bytes, n_bytes_);
+  const ProfileSpan span("host copy", "copyout", device_name_);
   device().synchronize();
   if (n_bytes_ > 0) device().allocator().copyout(to_host, handle(), n_bytes_);
 }

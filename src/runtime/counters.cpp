@@ -1,5 +1,8 @@
 #include "runtime/counters.h"
 
+#include "base/os.h"
+#include "base/profile.h"
+
 namespace whit {
 
 GlobalCounters& counters() {
@@ -18,6 +21,10 @@ void GlobalCounters::add_memory(int64_t n_bytes) {
   const int64_t used = mem_used.fetch_add(n_bytes) + n_bytes;
   int64_t peak = mem_peak.load();
   while (used > peak && !mem_peak.compare_exchange_weak(peak, used)) {
+  }
+  if (is_profiling()) {
+    const int64_t now = os::now_ns();
+    add_to_timeline({"memory", "memory in use", "", 0, now, now, used});
   }
 }
 

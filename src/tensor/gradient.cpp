@@ -3,6 +3,7 @@
 
 #include <unordered_map>
 
+#include "base/profile.h"
 #include "base/ptr_map.h"
 #include "engine/buffers.h"
 #include "schedule/multi.h"
@@ -61,6 +62,7 @@ class GraphNodes {
 }  // namespace
 
 std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tensor& grad_out) const {
+  const ProfileSpan span("gradient", "gradient");
   const UOp seed = seed_of("gradient", *this, grad_out);
   const UOp root = uop();
   GraphNodes graph(root);

@@ -6,6 +6,7 @@
 
 #include "base/flags.h"
 #include "base/os.h"
+#include "base/profile.h"
 #include "base/text.h"
 #include "engine/buffers.h"
 #include "engine/jit.h"
@@ -82,6 +83,7 @@ DType default_int() {
 // ---- Impl
 
 Tensor::Impl::Impl(UOp v, std::shared_ptr<Storage> s) : value(std::move(v)), storage(std::move(s)) {
+  if (is_profiling()) note_build();
   LiveList& l = live_list();
   const std::lock_guard lock(l.mutex);
   next = l.first;
