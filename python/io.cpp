@@ -188,6 +188,29 @@ nb::dict to_dict(const nn::StateDict& files) {
   return d;
 }
 
+nb::object to_object(const io::GgufValue& v) {
+  return std::visit(
+      [](const auto& x) -> nb::object {
+        if constexpr (requires {
+                        x.capacity();
+                        x.front().value;
+                      }) {
+          nb::list l;
+          for (const io::GgufValue& item : x) l.append(to_object(item));
+          return l;
+        } else {
+          return nb::cast(x);
+        }
+      },
+      v.value);
+}
+nb::object from_gguf(const io::GgufFile& file) {
+  const nn::Gguf g = unlocked([&] { return nn::gguf_load(file); });
+  nb::dict metadata;
+  for (const auto& [k, v] : g.metadata) metadata[k.c_str()] = to_object(v);
+  return nb::make_tuple(metadata, to_dict(g.tensors));
+}
+
 }  // namespace
 
 void bind_io(nb::module_& m) {
@@ -204,6 +227,25 @@ void bind_io(nb::module_& m) {
     return with_file(source, "torch_load", [&](std::unique_ptr<io::InputFile> file) {
       io::TorchFile torch(*file);
       return PickleObjects(unlocked([&] { return nn::torch_tensors(torch, file->path()); }), dummy).get(torch.root());
+    });
+  });
+  m.def("gguf_load", [](nb::handle source) {
+    if (!nb::isinstance<Tensor>(source)) return from_gguf(io::GgufFile(nb::cast<std::string>(nb::str(source))));
+    return with_file(source, "gguf_load",
+                     [](std::unique_ptr<io::InputFile> f) { return from_gguf(io::GgufFile(std::move(f))); });
+  });
+  m.def("ggml_data_to_tensor", [](const Tensor& t, int64_t n, int64_t type) {
+    constexpr char kOp[] = "[ggml_data_to_tensor] the tensor";
+    const io::GgmlType& kind = io::ggml_type(type, kOp);
+    WHIT_USER(t.ndim() == 1 && t.dtype() == DType::UInt8, Value, "{} is {} {}; expected bytes, (n,) of uint8", kOp,
+              t.shape().str(), name(t.dtype()));
+    return unlocked([&] {
+      const std::vector<std::byte> bytes = t.bytes();
+      const io::Bytes blocks(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+      io::ggml_check(kind, blocks, n, kOp);
+      std::vector<uint8_t> out(static_cast<size_t>(n * io::ggml_n_bytes_elem(kind)));
+      io::ggml_unpack(kind, blocks, n, out.data());
+      return Tensor::from_bytes(out.data(), nn::safe_dtype(std::string(kind.dtype), "ggml_data_to_tensor", "it"), n);
     });
   });
   m.def("zip_extract", [](nb::handle source) {

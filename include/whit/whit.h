@@ -1,6 +1,7 @@
 // Everything of whit's public C++ interface.
 #pragma once
 #include "whit/datasets.h"
+#include "whit/gguf.h"
 #include "whit/jit.h"
 #include "whit/lr_scheduler.h"
 #include "whit/nn.h"

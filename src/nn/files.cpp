@@ -60,4 +60,14 @@ StateDict tar_extract(const io::InputFile& file, const TensorOptions& o) {
 StateDict zip_extract(const std::string& path, const TensorOptions& o) { return zip_extract(io::InputFile(path), o); }
 StateDict tar_extract(const std::string& path, const TensorOptions& o) { return tar_extract(io::InputFile(path), o); }
 
+Gguf gguf_load(const io::GgufFile& file, const TensorOptions& o) {
+  Gguf out{file.metadata(), {}};
+  for (const io::GgufEntry& e : file.entries()) {
+    const DType dt = safe_dtype(std::string(e.type->dtype), "gguf_load", e.name);
+    out.tensors.emplace_back(e.name, Tensor::from_bytes(file.read(e).data(), dt, e.shape, o));
+  }
+  return out;
+}
+Gguf gguf_load(const std::string& path, const TensorOptions& o) { return gguf_load(io::GgufFile(path), o); }
+
 }  // namespace whit::nn

@@ -2,7 +2,7 @@
 #pragma once
 #include "io/safetensors.h"
 #include "io/torch_file.h"
-#include "whit/state.h"
+#include "whit/gguf.h"
 
 namespace whit::nn {
 
@@ -17,5 +17,6 @@ std::vector<Tensor> torch_tensors(io::TorchFile& file, const std::string& path, 
 StateDict safe_load(const io::SafetensorsFile& file, const TensorOptions& o = {});
 StateDict zip_extract(const io::InputFile& file, const TensorOptions& o = {});
 StateDict tar_extract(const io::InputFile& file, const TensorOptions& o = {});
+Gguf gguf_load(const io::GgufFile& file, const TensorOptions& o = {});
 
 }  // namespace whit::nn

@@ -165,6 +165,26 @@ def torch_load(fn: Tensor | str | pathlib.Path) -> Any:
   return _whit.torch_load(fn, Dummy)
 
 
+def gguf_load(fn: Tensor | str | pathlib.Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+  """The metadata and the tensors of a GGUF file (llama.cpp), quantised ones unpacked to float32; a model in parts by the path of its first.
+
+  >>> import struct
+  >>> head = b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"w" + struct.pack("<IQIQ", 1, 2, 0, 0)
+  >>> gguf_load(Tensor(head.ljust(64, b"\\0") + struct.pack("<2f", 1, 2)))[1]["w"].tolist()
+  [1.0, 2.0]
+  """
+  return _whit.gguf_load(fn)
+
+
+def ggml_data_to_tensor(t: Tensor, n: int, ggml_type: int) -> Tensor:
+  """n elements out of bytes in a format of ggml (native or quantised, by its number there). Another number is a ValueError.
+
+  >>> ggml_data_to_tensor(Tensor(b"\\0<" + bytes(range(16))), 32, 2).tolist()[:3]
+  [-8.0, -7.0, -6.0]
+  """
+  return _whit.ggml_data_to_tensor(t, n, ggml_type)
+
+
 def zip_extract(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   """The files of a zip archive, by name, as uint8 tensors. Names that would leave the folder, overlaps and wrong checksums are refused.
 
