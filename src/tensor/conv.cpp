@@ -78,8 +78,17 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   const Dims stride = spread("conv2d", "stride", o.stride, n), dilation = spread("conv2d", "dilation", o.dilation, n);
   const DType out = least_upper_dtype(dtype(), weight.dtype());
   const DType acc = o.dtype.value_or(sum_dtype(out));
-  const Tensor windows =
-      detail::pool("conv2d", pad(resolve_pool_pads("conv2d", o.padding, n)).cast(acc), k, stride, dilation);
+  const Dims pads = resolve_pool_pads("conv2d", o.padding, n);
+  const auto biased = [&](const Tensor& y) {
+    Dims b_dims(ndim(), 1);
+    b_dims[1] = cout;
+    return bias.defined() ? y + bias.reshape(b_dims) : y;
+  };
+  const auto ones = [](const Dims& d) { return std::ranges::all_of(d, [](int64_t v) { return v == 1; }); };
+  if (n == 2 && groups == 1 && ones(stride) && ones(dilation) && dtype() == DType::Float32 && out == dtype() &&
+      acc == out && weight.dtype() == out)
+    if (const std::optional<Tensor> y = detail::winograd(*this, weight, pads)) return biased(*y);
+  const Tensor windows = detail::pool("conv2d", pad(pads).cast(acc), k, stride, dilation);
   // windows: [b, g*cin, o.., k..] -> [b, g, 1, o.., cin, k..]
   Dims x_dims{batch, groups, cin}, order{0, 1}, one_dims{batch, groups, 1}, all_dims{batch, groups, cout / groups};
   Dims w_dims{1, groups, cout / groups}, out_dims{batch, cout};
@@ -103,11 +112,8 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   const UOp w = broadcast_to(weight.cast(acc).reshape(w_dims).uop(), all_dims);
   Dims axes;
   for (int64_t i = 0; i <= in; ++i) axes.push_back(3 + in + i);
-  Tensor y = wrap(alu(Op::Mul, {x, w})).sum(IntList(axes), false, acc).reshape(out_dims).cast(o.dtype.value_or(out));
-  if (!bias.defined()) return y;
-  Dims b_dims(ndim(), 1);
-  b_dims[1] = cout;
-  return y + bias.reshape(b_dims);
+  return biased(
+      wrap(alu(Op::Mul, {x, w})).sum(IntList(axes), false, acc).reshape(out_dims).cast(o.dtype.value_or(out)));
 }
 
 Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {

@@ -126,6 +126,9 @@ Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::sp
             std::span<const int64_t> dilation);
 /// Padding of the last axes as pairs from the last axis to the first.
 Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes);
+/// A 3x3 convolution of stride 1 (x [b, cin, h, w], float32; pads as of pad()) by Winograd, where WINO and the sizes want
+/// it. `reversed`: the weight is the transpose (of channels, and of taps from last to first) of what is meant.
+std::optional<Tensor> winograd(const Tensor& x, const Tensor& weight, const Dims& pads, bool reversed = false);
 
 /// Reduces a loss as "mean", "sum" or "none" says. errors: Value
 Tensor reduce_loss(const char* op, const Tensor& x, std::string_view reduction);
