@@ -1,8 +1,10 @@
 // From graphs to kernels that run, step by step: schedules, codegen's stages, compiled kernels, memory.
 #include "codegen/lower.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/shared_ptr.h>
 
+#include "base/flags.h"
 #include "codegen/optimize.h"
 #include "convert.h"
 #include "engine/buffers.h"
@@ -184,11 +186,21 @@ void bind_lower(nb::module_& m) {
       nb::arg("sink"), nb::arg("renderer") = "llvm", "The kernel with split, typed and ordered ranges.");
   m.def(
       "lower_kernel",
-      [](const UOp& sink, const std::string& renderer, bool optimized) {
-        return optimized ? lower_optimized(sink, target_of(renderer)) : lower_kernel(sink, target_of(renderer));
+      [](const UOp& sink, const std::string& renderer, bool optimized, const std::string& decisions) {
+        codegen::Decisions said(decisions);
+        return optimized ? lower_optimized(sink, target_of(renderer)) : lower_kernel(sink, target_of(renderer), &said);
       },
-      nb::arg("sink"), nb::arg("renderer") = "llvm", nb::arg("optimized") = false,
+      nb::arg("sink"), nb::arg("renderer") = "llvm", nb::arg("optimized") = false, nb::arg("decisions") = "",
       "PROGRAM(SINK, LINEAR) of a kernel.");
+  m.def(
+      "alternatives",
+      [](const UOp& sink, const std::string& renderer, const std::string& decisions) {
+        codegen::Decisions said(decisions);
+        lower_kernel(sink, target_of(renderer), &said);
+        return said.asked();
+      },
+      nb::arg("sink"), nb::arg("renderer") = "llvm", nb::arg("decisions") = "",
+      "The questions that a search may answer for a kernel, and how many answers each has.");
   m.def(
       "render_program",
       [](const UOp& program, const std::string& renderer) {
@@ -213,17 +225,18 @@ void bind_lower(nb::module_& m) {
       .def("__repr__", [](const engine::Executable& e) { return fmt::format("<kernel {} on {}>", e.name, e.device); });
   m.def(
       "compile_kernel",
-      [](const UOp& sink, nb::handle device) {
+      [](const UOp& sink, nb::handle device, const std::string& decisions) {
         WHIT_USER(sink.op() == Op::Sink && sink.arg().kind() == Arg::Kind::List, Value,
                   "[compile_kernel] expected a SINK with arg KernelInfo(name), got {}", name(sink.op()));
         verify(sink, Level::Kernel, "compile_kernel");
         const std::string on = device.is_none() ? default_device() : canonical_device(nb::cast<std::string>(device));
         return unlocked([&] {
           const engine::CompileJob job[] = {{sink, on}};
-          return engine::compile_all(job)[0];
+          return decisions.empty() ? engine::compile_all(job, flag::BEAM())[0]
+                                   : engine::compile_kernel(job[0], code_path(on), decisions);
         });
       },
-      nb::arg("sink"), nb::arg("device") = nb::none(), "Compiles a kernel for a device.");
+      nb::arg("sink"), nb::arg("device") = nb::none(), nb::arg("decisions") = "", "Compiles a kernel for a device.");
 }
 
 }  // namespace whit::python

@@ -27,6 +27,7 @@ namespace {
 
 constexpr double kNsPerCycle = 0.33;
 constexpr double kMostScratch = 32 << 20;  // bytes
+constexpr size_t kMostPlans = 24;          // for a search
 
 bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.begin(), list.end(), u) != list.end(); }
 int64_t size_of(const UOp& r) { return range_size(r.node()); }
@@ -130,15 +131,27 @@ int64_t reach(const Operand& x, const UOp& r) {
   return most;
 }
 
-// The best tile for a lane axis. Its rows run along the axis in which the operand lies closest, and maybe a second one.
-void choose_tile(const Contraction& c, const Target& t, ContractPlan& p) {
+// The tiles for a lane axis, the best one first. Rows run along the axis in which the operand lies closest, and maybe a
+// second one.
+std::vector<ContractPlan> tiles_of(const Contraction& c, const Target& t, const ContractPlan& p) {
   std::vector<UOp> rows = c.own[p.swapped ? 0 : 1];
   const Operand& y = c.x[p.swapped ? 0 : 1];
   std::stable_sort(rows.begin(), rows.end(), [&](const UOp& a, const UOp& b) { return reach(y, a) < reach(y, b); });
   const int64_t n = size_of(p.lane);
   const int64_t n_vectors = ceil_div(n, p.lanes);
+  const double n_tiles =
+      product(c.summed) * product(rows) * product(c.batch) * product(c.own[p.swapped ? 1 : 0]) / static_cast<double>(n);
+  std::vector<ContractPlan> found;
   double best = 1e300;
-  ContractPlan found = p;
+  auto add = [&](double cycles, int64_t vectors, std::vector<ContractPlan::Row> tile) {
+    ContractPlan& plan = found.emplace_back(p);
+    plan.vectors = vectors;
+    plan.rows = std::move(tile);
+    plan.cycles = cycles * n_tiles;
+    if (cycles >= best * 0.995) return;  // a bit better is not worth a bigger tile
+    best = cycles;
+    std::swap(found.front(), plan);
+  };
   for (int64_t v = 1; v <= std::min<int64_t>(4, n_vectors); ++v) {
     const int64_t most = std::min<int64_t>(16, (t.n_vector_registers - 2 - v) / v);
     // Panels of v vectors, and one narrower panel for the rest.
@@ -151,38 +164,20 @@ void choose_tile(const Contraction& c, const Target& t, ContractPlan& p) {
     for (const UOp& r : rows) {
       if (r != rows[0] && size_of(rows[0]) >= 4) break;
       for (int64_t tile = 1; tile <= std::min(most, size_of(r)); ++tile) {
-        const double one = cost(size_of(r), tile, 1);
-        if (one < best * 0.995) {
-          best = one;
-          found.vectors = v;
-          found.rows = {{r, tile}};
-        }
+        add(cost(size_of(r), tile, 1), v, {{r, tile}});
         if (tile != size_of(r)) continue;
         for (const UOp& q : rows) {
           if (q == r) continue;
           for (int64_t more = 2; more * tile <= most && more <= size_of(q); ++more) {
-            if (size_of(q) % more != 0) continue;
-            const double both = cost(tile, tile, more);
-            if (both >= best * 0.995) continue;
-            best = both;
-            found.vectors = v;
-            found.rows = {{r, tile}, {q, more}};
+            if (size_of(q) % more == 0) add(cost(tile, tile, more), v, {{r, tile}, {q, more}});
           }
         }
       }
     }
-    if (rows.empty()) {
-      const double one = panels * tile_cycles(1, static_cast<double>(v)) + (rest > 0 ? tile_cycles(1, rest) : 0);
-      if (one < best) {
-        best = one;
-        found.vectors = v;
-        found.rows.clear();
-      }
-    }
+    if (rows.empty())
+      add(panels * tile_cycles(1, static_cast<double>(v)) + (rest > 0 ? tile_cycles(1, rest) : 0), v, {});
   }
-  p = found;
-  p.cycles = best * product(c.summed) * product(rows) * product(c.batch) * product(c.own[p.swapped ? 1 : 0]) /
-             static_cast<double>(n);
+  return found;
 }
 
 bool is_contiguous(const Operand& x, const UOp& axis) {
@@ -197,10 +192,10 @@ std::vector<UOp> without(std::span<const UOp> list, const UOp& u) {
   return out;
 }
 
-// Every lane axis of both factors is tried.
-ContractPlan plan_contraction(const Nest& nest, const Contraction& c, const Target& t) {
-  ContractPlan best;
-  best.cycles = 1e300;
+// Every lane axis of both factors is tried. The best plan comes first.
+std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const Target& t) {
+  std::vector<ContractPlan> plans;
+  double best = 1e300;
   const UOp st = nest.ends[0].src(0);
   const Affine out = affine_of(st.src(0).src(1));
   for (const bool swapped : {false, true}) {
@@ -212,7 +207,6 @@ ContractPlan plan_contraction(const Nest& nest, const Contraction& c, const Targ
       p.lane = lane;
       p.lanes = std::max<int64_t>(2, t.vector_bytes / c.n_bytes);
       while (p.lanes / 2 >= size_of(lane)) p.lanes /= 2;
-      choose_tile(c, t, p);
       const double reuse = product(c.own[swapped ? 0 : 1]);
       const bool contiguous = is_contiguous(x, lane) && !x.is_gated_by(std::vector<UOp>{lane});
       // Rows of the operand that lie far apart cost a page and a cache set each.
@@ -223,16 +217,24 @@ ContractPlan plan_contraction(const Nest& nest, const Contraction& c, const Targ
       }
       const double n_packed = product(c.summed) * product(c.own[swapped ? 1 : 0]) * product(c.batch);
       const double again = x.is_plain ? 1 : 2;
-      p.pack = !contiguous || !x.is_plain || x.load.dtype() != c.sum.dtype() || (far >= 1024 && reuse >= 64);
-      if (p.pack) p.cycles += n_packed * again * (contiguous ? 0.25 : 1.2);
+      p.must_pack = !contiguous || !x.is_plain || x.load.dtype() != c.sum.dtype();
+      p.pack = p.must_pack || (far >= 1024 && reuse >= 64);
+      double others = p.pack ? n_packed * again * (contiguous ? 0.25 : 1.2) : 0;
       const Stride s = stride_of(out, lane);
       const double n_stored = product(c.own[0]) * product(c.own[1]) * product(c.batch);
       // Lanes that lie a page apart in the output share cache sets.
-      p.cycles += n_stored * (s.linear && s.value == 1 ? 0.15 : s.linear && s.value * c.n_bytes < 2048 ? 0.8 : 4.0);
-      if (p.cycles < best.cycles) best = p;
+      others += n_stored * (s.linear && s.value == 1 ? 0.15 : s.linear && s.value * c.n_bytes < 2048 ? 0.8 : 4.0);
+      std::vector<ContractPlan> more = tiles_of(c, t, p);
+      for (ContractPlan& plan : more) plan.cycles += others;
+      const bool wins = more.front().cycles < best;
+      best = std::min(best, more.front().cycles);
+      plans.insert(wins ? plans.begin() : plans.end(), more.begin(), more.end());
     }
   }
-  return best;
+  if (plans.empty()) return plans;
+  std::stable_sort(plans.begin() + 1, plans.end(),
+                   [](const ContractPlan& a, const ContractPlan& b) { return a.cycles < b.cycles; });
+  return plans;
 }
 
 // The schedule of one plan.
@@ -247,7 +249,8 @@ class Builder {
     const int64_t n = size_of(p_.lane), width = p_.vectors * p_.lanes;
     const int64_t n_panels = n / width, rest = n - n_panels * width;
     // What stays in cache while rows pass by; more than that is chunked, or the sum is cut.
-    const int64_t budget = target_.l2_bytes / 2;
+    constexpr int64_t kParts[] = {2, 4, 1, 8};
+    const int64_t budget = target_.l2_bytes / kParts[nest_.pick("cache", std::size(kParts))];
     const auto panel_bytes = static_cast<int64_t>(product(c_.summed)) * width * c_.n_bytes;
     chunked_ = p_.pack && panel_bytes * std::max<int64_t>(1, n_panels) > budget;
     output_is_read_ = reads_output();
@@ -650,17 +653,23 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   if (!recognise(nest, c)) return false;
   if (c.own[0].empty() && c.own[1].empty()) return false;
   if (product(c.summed) < 2) return false;
-  const ContractPlan p = plan_contraction(nest, c, target);
-  if (!p.lane) return false;
+  const std::vector<ContractPlan> plans = plans_of(nest, c, target);
+  if (plans.empty()) return false;
+  const auto too_big = [&](const ContractPlan& p) {
+    return p.pack && c.summed.size() == 1 &&
+           product(c.summed) * static_cast<double>(p.vectors * p.lanes * c.n_bytes) > kMostScratch;
+  };
+  ContractPlan p = plans[0];
   if (p.pack) {
     // Packing is repaid by rows. A few rows over operands that lie along the sum do better with lanes along the sum.
     const double rows = product(c.own[p.swapped ? 0 : 1]);
     const UOp& k = c.summed.back();
     const bool along = size_of(k) >= 32 && is_contiguous(c.x[0], k) && is_contiguous(c.x[1], k);
-    if (rows < 2 || (rows < 16 && along)) return false;
-    if (c.summed.size() == 1 && product(c.summed) * static_cast<double>(p.vectors * p.lanes * c.n_bytes) > kMostScratch)
-      return false;
+    if (rows < 2 || (rows < 16 && along) || too_big(p)) return false;
   }
+  p = plans[static_cast<size_t>(nest.pick("plan", static_cast<int>(std::min<size_t>(plans.size(), kMostPlans))))];
+  if (nest.pick("pack", p.must_pack ? 1 : 2) == 1) p.pack = !p.pack;
+  if (too_big(p)) p = plans[0];
   Builder(nest, c, p, target).run(out);
   return true;
 }

@@ -16,7 +16,8 @@ struct ContractPlan {
   };
   std::vector<Row> rows;  ///< register tile along the broadcast operand's axes, at most two; the second divides
   bool pack = false;      ///< the vector operand is packed into panels
-  double cycles = 0;      ///< the model's guess, one core
+  bool must_pack = false;
+  double cycles = 0;  ///< the model's guess, one core
 };
 
 /// Schedules the nest as a contraction; false when it is none, or when lanes elsewhere do better.

@@ -94,12 +94,12 @@ UOp lower_optimized(const UOp& sink, const Target& target, int64_t min_part) {
   return UOp::make(Op::Program, DType::Void, {sink, list}, p.to_arg());
 }
 
-UOp lower_kernel(const UOp& kernel, const Target& target) {
+UOp lower_kernel(const UOp& kernel, const Target& target, codegen::Decisions* decisions) {
   verify_if_asked(kernel, Level::Kernel, "scheduling");
   const UOp sink = widen_reduces(kernel);
   if (flag::NOOPT()) return lower_optimized(sink, target);
   int64_t min_part = 1;
-  const UOp optimised = codegen::optimize(sink, target, &min_part);
+  const UOp optimised = codegen::optimize(sink, target, &min_part, decisions);
   verify_if_asked(optimised, Level::Kernel, "optimize");
   return lower_optimized(optimised, target, min_part);
 }

@@ -1,5 +1,6 @@
 // A kernel graph becomes a program: optimised, expanded, linearised.
 #pragma once
+#include "codegen/decisions.h"
 #include "ir/target.h"
 #include "ir/uop.h"
 
@@ -17,8 +18,8 @@ struct ProgramInfo {
   static ProgramInfo of(const UOp& program);
 };
 
-/// PROGRAM(optimised SINK, LINEAR) of a kernel SINK.
-UOp lower_kernel(const UOp& kernel, const Target& target);
+/// PROGRAM(optimised SINK, LINEAR) of a kernel SINK. `decisions`: what a search says instead of the cost model.
+UOp lower_kernel(const UOp& kernel, const Target& target, codegen::Decisions* decisions = nullptr);
 /// The same without the optimiser: the SINK's axis types are taken as they are.
 UOp lower_optimized(const UOp& sink, const Target& target, int64_t min_part = 1);
 

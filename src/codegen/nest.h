@@ -1,10 +1,13 @@
 // A nest of a kernel while it is optimised: its stores, and its ranges in the order in which the loops shall nest.
 #pragma once
+#include <fmt/core.h>
+
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "codegen/affine.h"
+#include "codegen/decisions.h"
 #include "ir/target.h"
 
 namespace whit::codegen {
@@ -16,7 +19,14 @@ struct Nest {
   std::vector<UOp> ends;
   std::vector<UOp> order;  ///< every range of the nest, outermost first; ids follow from it
   int64_t min_part = 1;    ///< least iterations of its GLOBAL range that are worth a thread
-  std::string opts;        ///< what was done, for people and for the search
+  std::string opts;        ///< what was done, for people
+  Decisions* decisions = nullptr;
+  size_t place = 0;  ///< which nest of the kernel it comes from
+
+  /// The alternative to take of `n`; 0, the model's, where nobody searches.
+  int pick(std::string_view what, int n) const {
+    return decisions && n > 1 ? decisions->pick(fmt::format("{}.{}", place, what), n) : 0;
+  }
 };
 
 /// ENDs that share a range are one nest, and so are all that have none.

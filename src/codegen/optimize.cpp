@@ -7,9 +7,12 @@
 
 namespace whit::codegen {
 
-UOp optimize(const UOp& sink, const Target& target, int64_t* min_part) {
+UOp optimize(const UOp& sink, const Target& target, int64_t* min_part, Decisions* decisions) {
   std::vector<Nest> out;
-  for (Nest& nest : nests_of(sink)) {
+  std::vector<Nest> nests = nests_of(sink);
+  for (Nest& nest : nests) {
+    nest.decisions = decisions;
+    nest.place = static_cast<size_t>(&nest - nests.data());
     merge_ranges(nest);
     if (contract(nest, target, out)) continue;
     tile_transposed(nest);

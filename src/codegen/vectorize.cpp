@@ -351,12 +351,16 @@ UOp remake_end(const UOp& e, const RangeMap& map, std::span<const UOp> ranges) {
 }
 
 void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target& target, double least_ns) {
+  constexpr double kLeast[] = {1, 4, 0.25, 1e9};
+  constexpr int64_t kPartsACore[] = {32, 8, 128};
+  if (ns >= kThreadNs / 2 && target.n_cores > 1) ns /= kLeast[nest.pick("thread", std::size(kLeast))];
   const bool worth = flag::THREADS() && target.n_cores > 1 && ns >= 2 * kThreadNs;
+  const int64_t n_parts = worth ? kPartsACore[nest.pick("parts", std::size(kPartsACore))] * target.n_cores : 1;
   int64_t extent = 1;
   std::vector<UOp> fused;
   if (worth)
     for (const UOp& r : loops) {
-      if (extent >= 32 * target.n_cores || (!fused.empty() && ns / static_cast<double>(extent) < kThreadNs)) break;
+      if (extent >= n_parts || (!fused.empty() && ns / static_cast<double>(extent) < kThreadNs)) break;
       fused.push_back(r);
       extent *= range_size(r.node());
     }
@@ -409,13 +413,15 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
   const std::vector<UOp> before = nest.ends;  // keeps the nodes alive
   const std::vector<const Node*> nodes = toposort(before);
   const bool big = nodes.size() > 400;
-  Plan best = plan_with(nodes, UOp(), target);
+  std::vector<Plan> plans{plan_with(nodes, UOp(), target)};
   if (nodes.size() < 20000)
-    for (const UOp& r : nest.order) {
-      if (axis_type(r.node()) != AxisType::Weak || range_size(r.node()) < 4) continue;
-      const Plan p = plan_with(nodes, r, target);
-      if (p.cost < best.cost) best = p;
-    }
+    for (const UOp& r : nest.order)
+      if (axis_type(r.node()) == AxisType::Weak && range_size(r.node()) >= 4)
+        plans.push_back(plan_with(nodes, r, target));
+  std::stable_sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.cost < b.cost; });
+  // Other lanes with the same sums split compute the same bits.
+  std::erase_if(plans, [split = plans[0].split](const Plan& p) { return p.split != split; });
+  const Plan best = plans[static_cast<size_t>(nest.pick("lane", static_cast<int>(plans.size())))];
   const double ns = best.cost * kNsPerUnit;
 
   // REDUCEs that are not split, and are short, lose their loops; the others are split. Inner ones come first in the
@@ -459,7 +465,9 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
     if (is_value(m) && depends(m, r)) n_inside += std::max(1.0, op_cost(m));
   }
   for (const UOp& e : nest.ends) shared = shared || !contains(closed_ranges(e.node()), r);
-  const int64_t unroll = n_inside <= 16 && n_sums <= 4 ? 4 : n_inside <= 60 && n_sums <= 4 ? 2 : 1;
+  const int64_t model = n_inside <= 16 && n_sums <= 4 ? 4 : n_inside <= 60 && n_sums <= 4 ? 2 : 1;
+  const int64_t unrolls[] = {model, 1, 2, 4, 8};
+  const int64_t unroll = unrolls[nest.pick("unroll", std::size(unrolls))];
   nest.opts += fmt::format("lanes {}x{} ", unroll, lanes);
 
   const auto parts = segments_of(n, lanes, unroll, big || n_sums > 2);

@@ -11,10 +11,10 @@
 #include "base/os.h"
 #include "base/profile.h"
 #include "codegen/lower.h"
+#include "engine/search.h"
 #include "ir/build.h"
 #include "ir/text.h"
 #include "render/renderer.h"
-#include "runtime/device.h"
 #include "runtime/ref/ref_device.h"
 
 namespace whit::engine {
@@ -60,6 +60,8 @@ void estimate(const UOp& sink, Executable& e) {
   e.n_bytes = static_cast<int64_t>(std::min<__int128>(bytes, INT64_MAX));
 }
 
+}  // namespace
+
 Target target_for(const CodePath& path) {
   Target t = host_target();
   t.renderer = path.renderer;
@@ -68,66 +70,75 @@ Target target_for(const CodePath& path) {
   return t;
 }
 
-}  // namespace
-
-// Makes one executable: pure computing, called from several threads.
-class Compilation {
- public:
-  static ExecutablePtr make(const UOp& sink, const std::string& device, const CodePath& path) {
-    auto e = std::make_shared<Executable>();
-    e->sink = sink;
-    e->device = device;
-    e->name = sink.arg().at(0).as_str();
-    estimate(sink, *e);
-    if (path.kind == "REF") {
-      e->is_ref_ = true;
-      for (const Node* n : toposort(sink)) {
-        if (n->op == Op::Variable) e->variables.emplace_back(n->arg.at(0).as_str());
-        if (n->op == Op::Param)
-          e->object.n_buffers = std::max(e->object.n_buffers, static_cast<int>(n->arg.int_at(0)) + 1);
-      }
-      return e;
+ExecutablePtr compile_program(const CompileJob& job, const CodePath& path, const Target& target, const UOp& program) {
+  const UOp& sink = job.sink;
+  auto e = std::make_shared<Executable>();
+  e->sink = sink;
+  e->device = job.device;
+  e->name = sink.arg().at(0).as_str();
+  estimate(sink, *e);
+  KernelObject& o = e->object;
+  if (!program) {
+    e->is_ref_ = true;
+    for (const Node* n : toposort(sink)) {
+      if (n->op == Op::Variable) e->variables.emplace_back(n->arg.at(0).as_str());
+      if (n->op == Op::Param) o.n_buffers = std::max(o.n_buffers, static_cast<int>(n->arg.int_at(0)) + 1);
     }
-    const int64_t start = os::now_ns();
-    if (flag::DEBUG() >= 5) log_line(to_text(sink));
-    std::optional<ProfileSpan> span(std::in_place, "lower", e->name);
-    const Target target = target_for(path);
-    const UOp program = lower_kernel(sink, target);
-    const Renderer& renderer = renderer_by_name(target.renderer);
-    e->source = renderer.render(program, e->name, target);
-    const KernelSignature signature = signature_of(program);
-    e->variables = signature.variables;
-    const int64_t lowered = os::now_ns();
-    span.emplace("compile", e->name);
-    if (flag::DEBUG() >= 4) log_line(e->source);
-    KernelObject& o = e->object;
-    o.name = e->name;
-    o.arch = path.arch;
-    o.n_buffers = 0;
-    for (const auto& b : signature.buffers) o.n_buffers = std::max(o.n_buffers, static_cast<int>(b.slot) + 1);
-    o.n_variables = static_cast<int>(signature.variables.size());
-    o.scratch_bytes = signature.scratch_bytes;
-    const ProgramInfo info = ProgramInfo::of(program);
-    o.min_part = info.min_part;
-    o.parallel = signature.has_global;
-    e->size_.global[0] = signature.n_global;
-    try {
-      o.library = path.kind == "NULL" ? path.compiler->compile(e->name, e->source)
-                                      : path.compiler->compile_cached(e->name, e->source);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::Compile) throw;
-      raise(ErrorKind::Compile,
-            fmt::format("{}\nkernel {} for {} by renderer {}; DEBUG=5 shows its graph, DEBUG=4 its source; NOOPT=1 "
-                        "compiles it without optimisation",
-                        error.what(), e->name, device, path.renderer));
-    }
-    if (flag::DEBUG() >= 3)
-      log_line(fmt::format("compiled {:<40} lower {:6.2f} ms, compile {:6.2f} ms, {}", e->name,
-                           static_cast<double>(lowered - start) * 1e-6,
-                           static_cast<double>(os::now_ns() - lowered) * 1e-6, to_text(program.src(0).arg())));
     return e;
   }
-};
+  const int64_t start = os::now_ns();
+  const ProfileSpan span("compile", e->name);
+  e->source = renderer_by_name(target.renderer).render(program, e->name, target);
+  if (flag::DEBUG() >= 4) log_line(e->source);
+  const KernelSignature signature = signature_of(program);
+  e->variables = signature.variables;
+  o.name = e->name;
+  o.arch = path.arch;
+  o.n_buffers = 0;
+  for (const auto& b : signature.buffers) o.n_buffers = std::max(o.n_buffers, static_cast<int>(b.slot) + 1);
+  o.n_variables = static_cast<int>(signature.variables.size());
+  o.scratch_bytes = signature.scratch_bytes;
+  o.min_part = ProgramInfo::of(program).min_part;
+  o.parallel = signature.has_global;
+  e->size_.global[0] = signature.n_global;
+  try {
+    o.library = path.kind == "NULL" ? path.compiler->compile(e->name, e->source)
+                                    : path.compiler->compile_cached(e->name, e->source);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Compile) throw;
+    raise(ErrorKind::Compile,
+          fmt::format("{}\nkernel {} for {} by renderer {}; DEBUG=5 shows its graph, DEBUG=4 its source; NOOPT=1 "
+                      "compiles it without optimisation",
+                      error.what(), e->name, job.device, path.renderer));
+  }
+  if (flag::DEBUG() >= 3)
+    log_line(fmt::format("compiled {:<40} in {:6.2f} ms, {}", e->name, static_cast<double>(os::now_ns() - start) * 1e-6,
+                         to_text(program.src(0).arg())));
+  return e;
+}
+
+namespace {
+
+// When all searches of this process shall be done, or 0.
+int64_t search_end() {
+  static const int64_t first = os::now_ns();
+  return flag::BEAM_BUDGET() > 0 ? first + flag::BEAM_BUDGET() * 1'000'000'000 : 0;
+}
+
+}  // namespace
+
+ExecutablePtr compile_kernel(const CompileJob& job, const CodePath& path, const std::string& decisions) {
+  const Target target = target_for(path);
+  if (path.kind == "REF") return compile_program(job, path, target, UOp());
+  if (flag::DEBUG() >= 5) log_line(to_text(job.sink));
+  codegen::Decisions said(decisions);
+  UOp program;
+  {
+    const ProfileSpan span("lower", job.sink.arg().at(0).as_str());
+    program = lower_kernel(job.sink, target, &said);
+  }
+  return compile_program(job, path, target, program);
+}
 
 void Executable::load() {
   static std::mutex mutex;
@@ -152,11 +163,12 @@ void Executable::run_other(void* const* buffers, const int64_t* values) const {
   evaluate_kernel(sink, std::span<void* const>(buffers, static_cast<size_t>(object.n_buffers)), named);
 }
 
-std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs) {
+std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t beam) {
   std::vector<ExecutablePtr> out(jobs.size());
   struct Missing {
     CacheKey key;
     const CompileJob* job;
+    std::string decisions{};
     ExecutablePtr made{};
     std::exception_ptr error{};
   };
@@ -170,7 +182,8 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs) {
     for (const CompileJob& job : jobs) {
       const CodePath*& path = paths[job.device];
       if (!path) path = &code_path(job.device);
-      keys.push_back({job.sink.node(), path, hash_mix(flags.lo, device_id(job.device))});
+      keys.push_back(
+          {job.sink.node(), path, hash_mix(hash_mix(flags.lo, device_id(job.device)), static_cast<uint64_t>(beam))});
     }
     std::lock_guard lock(c.mutex);
     for (size_t i = 0; i < jobs.size(); ++i) {
@@ -183,12 +196,22 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs) {
     }
   }
   if (missing.empty()) return out;
+  if (beam > 0) {  // one at a time: they are timed
+    static std::mutex searching;
+    const std::lock_guard lock(searching);
+    const int64_t end = search_end();
+    for (size_t i = 0; i < missing.size(); ++i) {
+      const int64_t now = os::now_ns(), left = static_cast<int64_t>(missing.size() - i);
+      Missing& m = missing[i];
+      m.decisions = search_decisions(*m.job, *m.key.path, beam, end ? now + std::max<int64_t>(0, end - now) / left : 0);
+    }
+  }
   std::atomic<size_t> next{0};
   const auto work = [&] {
     for (size_t i; (i = next.fetch_add(1)) < missing.size();) {
       try {
         os::poll_interrupt();
-        missing[i].made = Compilation::make(missing[i].job->sink, missing[i].job->device, *missing[i].key.path);
+        missing[i].made = compile_kernel(*missing[i].job, *missing[i].key.path, missing[i].decisions);
       } catch (...) {
         missing[i].error = std::current_exception();
         next = missing.size();  // the others would be in vain

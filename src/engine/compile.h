@@ -10,10 +10,18 @@
 #include <vector>
 
 #include "ir/interpret.h"
+#include "ir/target.h"
 #include "ir/uop.h"
+#include "runtime/device.h"
 #include "runtime/program.h"
 
 namespace whit::engine {
+
+struct CompileJob {
+  UOp sink;
+  std::string device;
+};
+using ExecutablePtr = std::shared_ptr<class Executable>;
 
 /// A kernel that can be run on one device.
 class Executable {
@@ -37,20 +45,22 @@ class Executable {
   const CpuKernel& cpu_kernel() const { return cpu_; }  ///< fn is null on other devices
 
  private:
-  friend class Compilation;
+  friend ExecutablePtr compile_program(const CompileJob&, const CodePath&, const Target&, const UOp&);
   void run_other(void* const* buffers, const int64_t* values) const;
   bool is_ref_ = false, loaded_ = false;
   LaunchSize size_{};
   std::shared_ptr<Program> program_{};
   CpuKernel cpu_{};
 };
-using ExecutablePtr = std::shared_ptr<Executable>;
 
-struct CompileJob {
-  UOp sink;
-  std::string device;
-};
-/// One executable a job, not yet loaded. errors: Compile, with the kernel and how to see it; those of code_path()
-std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs);
+/// One executable a job, not yet loaded. `beam` is the width of the search for faster ones, 0 for none.
+/// errors: Compile, with the kernel and how to see it; those of code_path()
+std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t beam);
+
+/// One of them, with decisions that a search has found (codegen/decisions.h). Pure computing, called from several threads.
+ExecutablePtr compile_kernel(const CompileJob& job, const CodePath& path, const std::string& decisions);
+/// Its two halves: what a kernel is compiled for, and a lowered kernel (null where the path compiles nothing) compiled.
+Target target_for(const CodePath& path);
+ExecutablePtr compile_program(const CompileJob& job, const CodePath& path, const Target& target, const UOp& program);
 
 }  // namespace whit::engine

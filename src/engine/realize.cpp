@@ -143,17 +143,18 @@ void print_schedule(const BoundSchedule& bound, double ms) {
 std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> wanted, const Spread& roots,
                                const VariableValues& variables) {
   const Schedule& s = *bound.schedule;
+  Recorder* const recorder = current_recorder();
   std::vector<CompileJob> jobs;
   for (const ScheduledCall& c : s.calls)
     if (c.kernel) jobs.push_back({c.kernel, std::string(device_name(c.device))});
-  std::vector<ExecutablePtr> programs = compile_all(jobs);
+  std::vector<ExecutablePtr> programs =
+      compile_all(jobs, recorder && flag::JITBEAM() >= 0 ? flag::JITBEAM() : flag::BEAM());
 
   std::unordered_map<uint16_t, BufferPtr> arenas;
   for (const Arena& a : s.arenas)
     if (a.n_bytes > 0) arenas[a.device] = Buffer::make(std::string(device_name(a.device)), a.n_bytes);
   std::vector<BufferPtr> outputs(static_cast<size_t>(s.n_outputs));
   std::vector<BoundArg> args(s.buffers.size());
-  Recorder* const recorder = current_recorder();
   std::vector<char> is_state(s.buffers.size(), 0);
   for (size_t i = 0; i < s.roots.size(); ++i)
     if (wanted[roots.owner[i]].op() == Op::After) is_state[static_cast<size_t>(s.roots[i])] = 1;

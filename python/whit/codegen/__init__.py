@@ -18,15 +18,27 @@ def optimize(sink: UOp, renderer: str = "llvm") -> UOp:
   return _whit.optimize_kernel(sink, renderer)
 
 
-def lower(sink: UOp, renderer: str = "llvm", optimized: bool = False) -> UOp:
-  """PROGRAM(SINK, LINEAR) of a kernel; with `optimized` its loops are taken as they are.
+def alternatives(sink: UOp, renderer: str = "llvm", decisions: str = "") -> dict[str, int]:
+  """The questions that the optimiser answers by its cost model for a kernel, and how many answers each has: what BEAM searches.
+
+  >>> from whit import Tensor
+  >>> from whit.schedule import create_schedule
+  >>> sorted(alternatives(create_schedule(Tensor.empty(64, 64) + 1).kernels[0][0]))
+  ['0.lane', '0.unroll']
+  """
+  return _whit.alternatives(sink, renderer, decisions)
+
+
+def lower(sink: UOp, renderer: str = "llvm", optimized: bool = False, decisions: str = "") -> UOp:
+  """PROGRAM(SINK, LINEAR) of a kernel; with `optimized` its loops are taken as they are. `decisions` answers questions of
+  `alternatives` otherwise than the model: "0.lane=1 0.unroll=2".
 
   >>> from whit import Tensor
   >>> from whit.schedule import create_schedule
   >>> lower(create_schedule(Tensor([1.0, 2.0]) + 1).kernels[0][0]).src[1].op
   Ops.LINEAR
   """
-  return _whit.lower_kernel(sink, renderer, optimized)
+  return _whit.lower_kernel(sink, renderer, optimized, decisions)
 
 
 def render(program: UOp, renderer: str = "llvm") -> str:
@@ -41,8 +53,8 @@ def render(program: UOp, renderer: str = "llvm") -> str:
   return _whit.render_program(program, renderer)
 
 
-def compile(sink: UOp, device: str | None = None) -> _whit.Executable:
-  """The kernel compiled for a device: `.source`, `.library`, and callable with buffers by slot.
+def compile(sink: UOp, device: str | None = None, decisions: str = "") -> _whit.Executable:
+  """The kernel compiled for a device: `.source`, `.library`, and callable with buffers by slot. `decisions` as in `lower`.
 
   >>> from whit import Tensor
   >>> from whit.schedule import create_schedule
@@ -52,7 +64,7 @@ def compile(sink: UOp, device: str | None = None) -> _whit.Executable:
   >>> out.tolist()
   [2.0, 3.0]
   """
-  return _whit.compile_kernel(sink, device)
+  return _whit.compile_kernel(sink, device, decisions)
 
 
 full_rewrite_to_sink = optimize
