@@ -13,8 +13,8 @@ namespace {
 
 class PyJit {
  public:
-  explicit PyJit(nb::object fxn)
-      : fxn_(std::move(fxn)), jit_([](std::span<const Tensor>) { return std::vector<Tensor>(); }) {}
+  PyJit(nb::object fxn, int64_t memory_budget)
+      : fxn_(std::move(fxn)), jit_([](std::span<const Tensor>) { return std::vector<Tensor>(); }, memory_budget) {}
 
   AnyObject call(nb::args args, nb::kwargs kwargs) {
     if (is_tracing()) return fxn_(*args, **kwargs);
@@ -174,7 +174,7 @@ class PyJit {
 void bind_jit(nb::module_& m) {
   nb::class_<PyJit>(m, "TinyJit", nb::dynamic_attr(), nb::is_weak_referenceable(),
                     "Runs a function once, captures the kernels of its second call, and replays them afterwards.")
-      .def(nb::init<nb::object>(), nb::arg("fxn").none())
+      .def(nb::init<nb::object, int64_t>(), nb::arg("fxn").none(), nb::arg("memory_budget") = 0)
       .def("__call__", &PyJit::call)
       .def(
           "__get__",

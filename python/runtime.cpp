@@ -18,6 +18,9 @@ void bind_runtime(nb::module_& m) {
       .def_prop_ro("global_mem", [](PyCounters) { return counters().global_mem.load(); })
       .def_prop_ro("time_sum_s", [](PyCounters) { return counters().time_sum_s(); })
       .def_prop_ro("mem_used", [](PyCounters) { return counters().mem_used.load(); })
+      .def_prop_ro("mem_peak", [](PyCounters) { return counters().mem_peak.load(); })
+      .def(
+          "reset_peak", [](PyCounters) { counters().reset_peak(); }, "mem_peak becomes the memory in use.")
       .def_prop_ro("mem_used_per_device",
                    [](PyCounters) {
                      nb::dict d;

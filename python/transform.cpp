@@ -32,6 +32,7 @@ void bind_transform(nb::module_& m) {
         [back = r.pullback](nb::handle cotangents) { return tensors_to_tuple(back(to_tensors(cotangents, "vjp"))); });
     return nb::make_tuple(tensors_to_tuple(r.outputs), pullback);
   });
+  m.def("checkpoint", [](nb::callable fn) { return tensors_to_tuple(checkpoint(to_function(fn), {})); });
   m.def("jacobian", [](nb::callable fn, nb::handle inputs) {
     nb::list rows;
     for (const auto& row : jacobian(to_function(fn), to_tensors(inputs, "jacobian")))

@@ -17,7 +17,9 @@ namespace whit {
 class TinyJit {
  public:
   using Body = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
-  explicit TinyJit(Body body);
+  /// With a `memory_budget` no run of the body has more bytes of temporaries at once: values are computed again instead.
+  /// errors of a call: Memory when that cannot be, with the least there can be
+  explicit TinyJit(Body body, int64_t memory_budget = 0);
   ~TinyJit();
   TinyJit(const TinyJit&) = delete;
   TinyJit& operator=(const TinyJit&) = delete;
@@ -44,7 +46,7 @@ class TinyJit {
   struct Captured;
   Body body_;
   std::unique_ptr<Captured> captured_;
-  int64_t cnt_ = 0;
+  int64_t cnt_ = 0, memory_budget_ = 0;
   bool settles_values_ = false;  // a capture failed because of values that waited
 };
 

@@ -55,4 +55,9 @@ std::vector<std::vector<Tensor>> hessian(const TensorFn& fn, std::span<const Ten
 /// True while a transform traces a function in this thread.
 bool is_tracing();
 
+/// fn(inputs), whose values other than the results are computed again for the gradient instead of kept for it: less memory
+/// for more time. All tensors that exist before the call count as its inputs, weights too. A hint: the scheduler keeps
+/// what frees nothing.
+std::vector<Tensor> checkpoint(const TensorFn& fn, std::span<const Tensor> inputs);
+
 }  // namespace whit

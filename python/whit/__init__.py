@@ -10,7 +10,7 @@ from whit.device import Device  # noqa: F401
 from whit.tensor import Tensor  # noqa: F401
 from whit.engine.jit import TinyJit  # noqa: F401
 from whit.function import function  # noqa: F401
-from whit.transform import grad, hessian, jacobian, jvp, value_and_grad, vjp, vmap  # noqa: F401
+from whit.transform import checkpoint, grad, hessian, jacobian, jvp, value_and_grad, vjp, vmap  # noqa: F401
 from whit.uop.ops import UOp, Variable  # noqa: F401
 
 __version__ = _whit.__version__

@@ -181,3 +181,26 @@ def hessian(fn: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
   [[6.0, 0.0], [0.0, 12.0]]
   """
   return jacobian(grad(fn, argnums), argnums)
+
+
+def checkpoint(fn: Callable) -> Callable:
+  """`fn`, of which no value but the results is kept for the gradient: they are computed again when it needs them. Less memory for more time.
+
+  All tensors that exist before a call count as its arguments, weights too. A hint: what frees nothing is kept.
+
+  >>> from whit import Tensor
+  >>> x = Tensor([1.0, 2.0])
+  >>> checkpoint(lambda x: x.sin().exp())(x).sum().gradient(x)[0].tolist() == x.sin().exp().sum().gradient(x)[0].tolist()
+  True
+  """
+  @functools.wraps(fn)
+  def called(*args, **kwargs):
+    form: Tree = None
+    def body(_):
+      nonlocal form
+      out: list = []
+      form = _flatten(fn(*args, **kwargs), out)
+      return out
+    leaves = _whit.checkpoint(body)
+    return _unflatten(form, leaves)
+  return called

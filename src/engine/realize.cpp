@@ -29,6 +29,8 @@ std::recursive_mutex& engine_mutex() {
   return *m;
 }
 
+thread_local int64_t memory_budget = 0;
+
 const Node* skip_identities(const Node* n) {
   while (n->op == Op::Detach || n->op == Op::ContiguousBackward) n = n->src()[0];
   return n;
@@ -133,9 +135,9 @@ void print_schedule(const BoundSchedule& bound, double ms) {
   if (flag::DEBUG() < 1 || (s.calls.size() < 2 && flag::DEBUG() < 3)) return;
   log_line(fmt::format(
       "scheduled {:5} kernels in {:8.2f} ms | cache {} {} | {} nodes, {} in kernels | temporaries {} "
-      "in {} (at least {})",
+      "in {} (at least {}), {} recomputed",
       s.calls.size(), ms, bound.cache_hit ? "hit " : "MISS", bound.key.hex().substr(0, 8), s.stats.n_tensor_nodes,
-      s.stats.n_kernel_nodes, s.stats.temp_bytes, s.stats.arena_bytes, s.stats.live_bytes));
+      s.stats.n_kernel_nodes, s.stats.temp_bytes, s.stats.arena_bytes, s.stats.live_bytes, s.stats.n_recomputed));
   if (flag::DEBUG() >= 3) log_line(describe(s));
 }
 
@@ -202,6 +204,9 @@ Recorder*& current_recorder() {
   return r;
 }
 
+MemoryBudget::MemoryBudget(int64_t n_bytes) : before_(std::exchange(memory_budget, n_bytes)) {}
+MemoryBudget::~MemoryBudget() { memory_budget = before_; }
+
 uint16_t default_device_id() { return device_id(whit::default_device()); }
 
 BoundSchedule schedule(std::span<const UOp> roots) {
@@ -210,7 +215,7 @@ BoundSchedule schedule(std::span<const UOp> roots) {
   for (const UOp& r : roots)
     if (!in_memory(r)) pending.push_back(r);
   VariableValues values;
-  return make_schedule(copy_ranges(spread(unbound(pending, values), true).roots), default_device_id());
+  return make_schedule(copy_ranges(spread(unbound(pending, values), true).roots), default_device_id(), memory_budget);
 }
 
 std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given) {
@@ -276,7 +281,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
           for (const UOp& u : to_schedule)
             if (u->device) return u->device;
           return default_device_id();
-        }());
+        }(), memory_budget);
   } catch (...) {
     for (const KeptCopy& c : copies) set_payload(c.node, c.from);
     throw;

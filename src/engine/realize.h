@@ -27,6 +27,19 @@ namespace whit::engine {
 std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& variables = {});
 UOp realize(const UOp& root, const VariableValues& variables = {});
 
+/// While it lives, no run of this thread has more bytes of temporaries at once: values are computed again instead. 0: any.
+/// errors of realize: Memory when that cannot be, with the least there can be
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(int64_t n_bytes);
+  ~MemoryBudget();
+  MemoryBudget(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(const MemoryBudget&) = delete;
+
+ private:
+  const int64_t before_;
+};
+
 /// The schedule that realize would run now. Opens no device, changes nothing.
 BoundSchedule schedule(std::span<const UOp> roots);
 

@@ -19,8 +19,11 @@ NodeList collect(std::span<const UOp> roots, NodeIndex& index, bool (*stop)(cons
   return order;
 }
 
-Graph::Graph(std::vector<UOp> r) : roots(std::move(r)) {
+Graph::Graph(std::vector<UOp> r, std::span<const UOp> to_recompute) : roots(std::move(r)) {
   nodes = collect(roots, index);
+  hinted.assign(nodes.size(), 0);
+  for (const UOp& u : to_recompute)
+    if (const int32_t i = index.find(u.node()); i >= 0) hinted[static_cast<size_t>(i)] = 1;
   first_src.reserve(nodes.size() + 1);
   for (const Node* n : nodes) {
     first_src.push_back(static_cast<uint32_t>(src.size()));
@@ -44,6 +47,19 @@ UOp inline_call(const UOp& body, std::span<const UOp> args) {
     map.emplace(n, args[slot]);
   }
   return substitute(body, map);
+}
+
+// What a checkpointed CALL computes between its arguments and its results.
+void hint_values(const UOp& results, std::span<const UOp> args, std::vector<UOp>& out) {
+  const auto is_end = [&](const Node* n) {
+    return std::any_of(args.begin(), args.end(), [&](const UOp& a) { return a.node() == n; });
+  };
+  const auto is_result = [&](const Node* n) {
+    return std::any_of(results->src().begin(), results->src().end(), [&](const Node* r) { return r == n; });
+  };
+  const UOp roots[] = {results};
+  for (const Node* n : post_order(roots, [&](const Node* x) { return std::pair(0u, is_end(x) ? 0u : x->n_src); }))
+    if (!is_end(n) && !is_result(n)) out.emplace_back(n);
 }
 
 UOp zeros(DType dtype, const Shape& shape, const Scalar& v) {
@@ -108,7 +124,7 @@ bool is_empty_value(const Node* n) {
 
 }  // namespace
 
-std::vector<UOp> prepare(std::span<const UOp> roots, bool split_reduces) {
+std::vector<UOp> prepare(std::span<const UOp> roots, bool split_reduces, std::vector<UOp>* to_recompute) {
   const bool split = split_reduces && flag::SPLIT_REDUCEOP() != 0;
   std::vector<UOp> done_roots(roots.begin(), roots.end());
   NodeIndex index;
@@ -133,6 +149,7 @@ std::vector<UOp> prepare(std::span<const UOp> roots, bool split_reduces) {
     UOp u;
     if (n->op == Op::Call) {
       u = inline_call(src[0], std::span(src).subspan(1));
+      if (to_recompute && n->arg.kind() == Arg::Kind::Str) hint_values(u, std::span(src).subspan(1), *to_recompute);
     } else if (n->op == Op::GetTuple && src[0].op() == Op::Tuple) {
       u = src[0].src(static_cast<size_t>(n->arg.as_int()));
     } else if (is_empty_value(n) && !n->src().empty()) {

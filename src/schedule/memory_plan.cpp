@@ -61,36 +61,26 @@ int64_t place(const std::vector<Lifetime*>& temps) {
   return arena;
 }
 
+// Each into the smallest hole that is large enough, in the order of calls.
 int64_t place_by_time(std::vector<Lifetime*>& temps) {
   std::sort(temps.begin(), temps.end(), [](const Lifetime* a, const Lifetime* b) {
     return a->first != b->first ? a->first < b->first : a->buffer < b->buffer;
   });
-  std::multimap<int64_t, Lifetime*> ends;   // of what is live
-  std::map<int64_t, int64_t> holes;         // offset -> bytes
-  std::multimap<int64_t, int64_t> by_size;  // bytes -> offset
+  std::multimap<int64_t, const Lifetime*> ends;  // of what is live
+  std::map<int64_t, int64_t> holes;              // offset -> bytes
   int64_t arena = 0;
-  const auto remove_hole = [&](std::map<int64_t, int64_t>::iterator h) {
-    auto [from, to] = by_size.equal_range(h->second);
-    while (from != to && from->second != h->first) ++from;
-    by_size.erase(from);
-    return holes.erase(h);
-  };
   const auto add_hole = [&](int64_t offset, int64_t n_bytes) {
     auto next = holes.lower_bound(offset);
     if (next != holes.end() && next->first == offset + n_bytes) {
       n_bytes += next->second;
-      next = remove_hole(next);
+      next = holes.erase(next);
     }
-    if (next != holes.begin()) {
-      auto before = std::prev(next);
-      if (before->first + before->second == offset) {
-        offset = before->first;
-        n_bytes += before->second;
-        remove_hole(before);
+    if (next != holes.begin())
+      if (const auto before = std::prev(next); before->first + before->second == offset) {
+        before->second += n_bytes;
+        return;
       }
-    }
-    holes.emplace(offset, n_bytes);
-    by_size.emplace(n_bytes, offset);
+    holes.emplace_hint(next, offset, n_bytes);
   };
   for (Lifetime* l : temps) {
     while (!ends.empty() && ends.begin()->first < l->first) {
@@ -98,29 +88,26 @@ int64_t place_by_time(std::vector<Lifetime*>& temps) {
       ends.erase(ends.begin());
     }
     ends.emplace(l->last, l);
-    const auto fit = by_size.lower_bound(l->n_bytes);
-    if (fit != by_size.end()) {
-      l->offset = fit->second;
-      const int64_t rest = fit->first - l->n_bytes;
-      remove_hole(holes.find(l->offset));
-      if (rest > 0) add_hole(l->offset + l->n_bytes, rest);
-      continue;
+    auto fit = holes.end();
+    for (auto h = holes.begin(); h != holes.end(); ++h)
+      if (h->second >= l->n_bytes && (fit == holes.end() || h->second < fit->second)) fit = h;
+    // At the end, if there is none; a hole that touches the end is used.
+    if (fit == holes.end() && !holes.empty() && holes.rbegin()->first + holes.rbegin()->second == arena)
+      fit = std::prev(holes.end());
+    l->offset = fit == holes.end() ? arena : fit->first;
+    if (fit != holes.end()) {
+      const int64_t rest = fit->second - l->n_bytes;
+      holes.erase(fit);
+      if (rest > 0) holes.emplace(l->offset + l->n_bytes, rest);
     }
-    // At the end; a hole that touches the end is used.
-    l->offset = arena;
-    if (!holes.empty()) {
-      const auto tail = std::prev(holes.end());
-      if (tail->first + tail->second == arena) {
-        l->offset = tail->first;
-        remove_hole(tail);
-      }
-    }
-    arena = l->offset + l->n_bytes;
+    arena = std::max(arena, l->offset + l->n_bytes);
   }
   return arena;
 }
 
 }  // namespace
+
+int64_t planned_bytes(const ScheduleBuffer& b) { return round_up(b.n_elems * n_bytes(b.dtype)); }
 
 void plan_memory(Schedule& s) {
   std::vector<Lifetime> lives(s.buffers.size());
@@ -137,7 +124,7 @@ void plan_memory(Schedule& s) {
     if (buffer.kind == ScheduleBuffer::Kind::Output) s.stats.output_bytes += n_bytes;
     if (buffer.kind != ScheduleBuffer::Kind::Temp || lives[b].first < 0) continue;
     lives[b].buffer = static_cast<int32_t>(b);
-    lives[b].n_bytes = round_up(n_bytes);
+    lives[b].n_bytes = planned_bytes(buffer);
     s.stats.temp_bytes += lives[b].n_bytes;
     temps.push_back(lives[b]);
   }

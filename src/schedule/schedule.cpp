@@ -14,6 +14,7 @@
 #include "schedule/graph.h"
 #include "schedule/kernels.h"
 #include "schedule/memory_plan.h"
+#include "schedule/recompute.h"
 
 namespace whit {
 namespace {
@@ -33,7 +34,7 @@ RangeifyLimits limits() {
   return l;
 }
 
-Key128 structure_key(const Graph& g, uint16_t default_device) {
+Key128 structure_key(const Graph& g, uint16_t default_device, int64_t memory_budget) {
   std::string bytes;
   bytes.reserve(g.size() * 24);
   const auto number = [&](int64_t v) { bytes.append(reinterpret_cast<const char*>(&v), sizeof v); };
@@ -41,6 +42,7 @@ Key128 structure_key(const Graph& g, uint16_t default_device) {
   number(flag::MAX_KERNEL_BUFFERS());
   number(flag::NO_MEMORY_PLANNER());
   number(static_cast<int64_t>(launch_cost.load()));
+  number(memory_budget);
   bytes += device_name(default_device);
   for (size_t i = 0; i < g.size(); ++i) {
     const Node* n = g.nodes[i];
@@ -57,12 +59,13 @@ Key128 structure_key(const Graph& g, uint16_t default_device) {
     for (const int32_t s : g.src_of(i)) small(s);
   }
   for (const UOp& r : g.roots) small(g.index.find(r.node()));
+  bytes.append(g.hinted.begin(), g.hinted.end());
   return hash128(bytes);
 }
 
 // What memory the kernels use, numbered: inputs first.
 void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, const std::vector<int32_t>& order,
-                    Schedule& s) {
+                    Schedule& s, std::vector<int32_t>& node_of) {
   Numbered<int32_t> number(nests.buffers.size(), -1);
   const auto add = [&](int32_t memory) {
     int32_t& n = number[memory];
@@ -85,6 +88,7 @@ void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, 
     }
     n = static_cast<int32_t>(s.buffers.size());
     s.buffers.push_back(b);
+    node_of.push_back(v.node);
     return n;
   };
   for (size_t b = 0; b < nests.buffers.size(); ++b)
@@ -97,19 +101,52 @@ void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, 
     call.device = kernel.device;
     for (const int32_t a : kernel.args) call.args.push_back(add(a));
     for (const Nest& nest : kernel.nests) {
-      for (const NestStore& st : nest.stores)
-        s.buffers[static_cast<size_t>(add(nests.buffers[st.buffer].memory))].is_written = true;
+      for (const NestStore& st : nest.stores) {
+        const int32_t b = add(nests.buffers[st.buffer].memory);
+        s.buffers[static_cast<size_t>(b)].is_written = true;
+        const auto place = std::find(call.args.begin(), call.args.end(), b) - call.args.begin();
+        call.n_written = std::max(call.n_written, static_cast<size_t>(place) + 1);
+      }
       for (const int32_t r : nest.reads) s.buffers[static_cast<size_t>(add(nests.buffers[r].memory))].is_read = true;
+      call.n_iterations += nest.n_iterations;
       s.stats.n_kernel_nodes += nest.n_nodes;
     }
+    for (const Nest& nest : kernel.nests)
+      for (const int32_t r : nest.reads) {
+        const int32_t b = add(nests.buffers[r].memory);
+        call.updates |= std::find(call.args.begin(), call.args.end(), b) - call.args.begin() <
+                        static_cast<ptrdiff_t>(call.n_written);
+      }
     ++(kernel.is_copy ? s.stats.n_copies : s.stats.n_kernels);
     s.calls.push_back(std::move(call));
   }
 }
 
-std::shared_ptr<Schedule> build(const Graph& g, uint16_t default_device) {
+// Recomputes until the plan of the memory, which can be larger than what is live, meets the budget.
+void plan_within(Schedule& s, std::span<const char> hinted, int64_t budget) {
+  constexpr int kMaxTries = 8;
+  const bool has_hints = std::find(hinted.begin(), hinted.end(), 1) != hinted.end();
+  if (budget <= 0 && !has_hints) return plan_memory(s);
+  const Schedule given = s;
+  int64_t target = budget, least = INT64_MAX;
+  for (int i = 0; i < kMaxTries; ++i) {
+    s = given;
+    const int64_t peak = recompute(s, hinted, target);
+    plan_memory(s);
+    least = std::min(least, s.stats.arena_bytes);
+    if (budget <= 0 || s.stats.arena_bytes <= budget) return;
+    if (peak > target) break;
+    target -= s.stats.arena_bytes - budget;
+  }
+  raise(ErrorKind::Memory,
+        fmt::format("[schedule] memory_budget {}: temporaries need at least {} bytes however much is recomputed",
+                    budget, least));
+}
+
+std::shared_ptr<Schedule> build(const Graph& g, uint16_t default_device, int64_t memory_budget) {
   auto s = std::make_shared<Schedule>();
   Forced forced;
+  std::vector<int32_t> node_of;  // by buffer
   const RangeifyLimits lim = limits();
   for (int attempt = 1;; ++attempt) {
     WHIT_CHECK(attempt < kMaxAttempts, "scheduling {} nodes does not settle", g.size());
@@ -144,11 +181,13 @@ std::shared_ptr<Schedule> build(const Graph& g, uint16_t default_device) {
     fuse_kernels(nests, kernels, lim);
     const std::vector<int32_t> order = order_kernels(nests, kernels, copied);
     for (const int32_t k : order) finish_kernel(nests, kernels[static_cast<size_t>(k)]);
-    number_buffers(nests, kernels, order, *s);
+    number_buffers(nests, kernels, order, *s, node_of);
     break;
   }
   s->stats.n_tensor_nodes = static_cast<int64_t>(g.size());
-  plan_memory(*s);
+  std::vector<char> hinted;
+  for (const int32_t n : node_of) hinted.push_back(g.hinted[static_cast<size_t>(n)]);
+  plan_within(*s, hinted, memory_budget);
   return s;
 }
 
@@ -163,14 +202,16 @@ Cache& cache() {
 
 }  // namespace
 
-BoundSchedule make_schedule(std::span<const UOp> roots, uint16_t default_device) {
+BoundSchedule make_schedule(std::span<const UOp> roots, uint16_t default_device, int64_t memory_budget) {
   for (const UOp& root : roots) verify_if_asked(root, Level::Tensor, "building");
-  const Graph g(prepare(roots));
+  std::vector<UOp> to_recompute;
+  std::vector<UOp> prepared = prepare(roots, true, &to_recompute);
+  const Graph g(std::move(prepared), to_recompute);
   for (const UOp& root : g.roots) verify_if_asked(root, Level::Tensor, "preparing");
   BoundSchedule bound;
   for (const Node* n : g.nodes)
     if (n->op == Op::Buffer) bound.inputs.emplace_back(n);
-  bound.key = structure_key(g, default_device);
+  bound.key = structure_key(g, default_device, memory_budget);
   const bool use_cache = flag::SCACHE() != 0;
   if (use_cache) {
     std::lock_guard lock(cache().mutex);
@@ -181,7 +222,7 @@ BoundSchedule make_schedule(std::span<const UOp> roots, uint16_t default_device)
       return bound;
     }
   }
-  bound.schedule = build(g, default_device);
+  bound.schedule = build(g, default_device, memory_budget);
   if (use_cache) {
     std::lock_guard lock(cache().mutex);
     if (cache().map.size() >= kMaxCached) cache().map.clear();

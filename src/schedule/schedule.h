@@ -32,7 +32,10 @@ struct ScheduleBuffer {
 struct ScheduledCall {
   UOp kernel{};  ///< SINK; null for a transfer from args[1] to args[0]
   uint16_t device = 0;
-  std::vector<int32_t> args{};  ///< buffers by PARAM slot
+  std::vector<int32_t> args{};  ///< buffers by PARAM slot, written ones first
+  size_t n_written = 0;         ///< so many of args
+  bool updates = false;         ///< some memory that it writes is read too
+  int64_t n_iterations = 0;     ///< of all its loops
 };
 
 struct Arena {
@@ -48,7 +51,8 @@ struct ScheduleStats {
   int64_t arena_bytes = 0;     ///< after planning
   int64_t live_bytes = 0;      ///< the largest sum of temporaries that are alive at once: no plan can be below
   int64_t output_bytes = 0;
-  int64_t n_attempts = 1;  ///< times that fusion was decided
+  int64_t n_attempts = 1;    ///< times that fusion was decided
+  int64_t n_recomputed = 0;  ///< calls that run again what was dropped in between
 };
 
 struct Schedule {
@@ -73,9 +77,11 @@ struct BoundSchedule {
 
 /// Schedules the values of `roots`. A root is a tensor graph of strong dtype; a BUFFER or an AFTER, both maybe below
 /// RESHAPEs, needs no memory of its own. Nodes that are realised are read from their buffers. `default_device` (id) is
-/// for graphs that name none.
-/// errors: Runtime for a kernel that would touch two devices, NotImplemented
-BoundSchedule make_schedule(std::span<const UOp> roots, uint16_t default_device);
+/// for graphs that name none. With a `memory_budget` (bytes of the arenas; 0: none) values are computed again instead of
+/// kept as long as the budget asks for it.
+/// errors: Runtime for a kernel that would touch two devices, NotImplemented; Memory for a budget that recomputing cannot
+/// meet, with the least that it can
+BoundSchedule make_schedule(std::span<const UOp> roots, uint16_t default_device, int64_t memory_budget = 0);
 
 /// Replaces the estimate of what a kernel launch costs. For tests: with 0 small tensors are scheduled as large ones.
 void set_launch_cost(double ns);

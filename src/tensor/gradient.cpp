@@ -134,7 +134,8 @@ namespace {
 std::vector<Tensor> results_of(const UOp& body, std::span<const UOp> args, int64_t gradient) {
   std::vector<UOp> src{body};
   src.insert(src.end(), args.begin(), args.end());
-  const UOp call = UOp::make(Op::Call, DType::Void, src, gradient ? Arg(gradient) : Arg());
+  const Arg how = gradient == kRecompute ? Arg("checkpoint") : gradient ? Arg(gradient) : Arg();
+  const UOp call = UOp::make(Op::Call, DType::Void, src, how);
   std::vector<Tensor> out;
   for (size_t i = 0; i < body.n_src(); ++i)
     out.push_back(wrap(UOp::make(Op::GetTuple, body.src(i).dtype(), {call}, Arg(static_cast<int64_t>(i)))));

@@ -7,6 +7,7 @@
 #include "base/flags.h"
 #include "engine/buffers.h"
 #include "engine/jit.h"
+#include "engine/realize.h"
 #include "schedule/multi.h"
 #include "tensor/impl.h"
 #include "whit/transform.h"
@@ -329,7 +330,9 @@ void TinyJit::Captured::settle(const Placed& in) {
   start_watch();
 }
 
-TinyJit::TinyJit(Body body) : body_(std::move(body)) {}
+TinyJit::TinyJit(Body body, int64_t memory_budget) : body_(std::move(body)), memory_budget_(memory_budget) {
+  WHIT_USER(memory_budget >= 0, Value, "[jit] memory_budget is {} bytes; expected none below 0", memory_budget);
+}
 TinyJit::~TinyJit() = default;
 
 void TinyJit::reset() {
@@ -342,6 +345,7 @@ int64_t TinyJit::n_kernels() const { return captured_ ? captured_->graph->n_kern
 
 std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& body) {
   if (is_tracing()) return body(given);
+  const engine::MemoryBudget budget(memory_budget_);
   // Sizes that are bound for this call are values, not memory.
   Bindings bound;
   std::vector<Tensor> inputs;

@@ -218,4 +218,19 @@ std::vector<std::vector<Tensor>> hessian(const TensorFn& fn, std::span<const Ten
   return jacobian(grad(fn), inputs);
 }
 
+std::vector<Tensor> checkpoint(const TensorFn& fn, std::span<const Tensor> inputs) {
+  // Whatever there is before the call is an argument where the body reads it: weights too, computed or not.
+  std::unordered_map<const Node*, UOp> existing;
+  for (const Tensor& t : live_tensors())
+    if (const UOp u = t.uop(); u->device) existing.emplace(u.node(), u);
+  std::vector<Tensor> args;
+  const std::vector<Tensor> outputs = fn(inputs);
+  std::vector<UOp> roots;
+  for (const Tensor& t : outputs) roots.push_back(must_be_defined("checkpoint", t).uop());
+  const auto ends = [&](const Node* n) { return std::pair(0u, existing.contains(n) ? 0u : n->n_src); };
+  for (const Node* n : post_order(roots, ends))
+    if (const auto it = existing.find(n); it != existing.end()) args.push_back(wrap(it->second));
+  return make_call(args, outputs, true, kRecompute);
+}
+
 }  // namespace whit

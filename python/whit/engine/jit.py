@@ -12,6 +12,8 @@ class TinyJit(_whit.TinyJit):
 
   The first call runs it, the second captures the kernels, later calls replay them with new inputs: tensors among the arguments, also in lists and
   dicts. Python side effects happen in the first two calls only. Another shape, dtype, device or number of inputs is a JitError.
+  With `memory_budget` (bytes) no more temporaries are in memory at once: values are computed again instead of kept. A MemoryError names the least
+  that is possible.
 
   >>> from whit import Tensor
   >>> @TinyJit
@@ -22,11 +24,11 @@ class TinyJit(_whit.TinyJit):
 
   def __new__(cls, fxn=None, **kwargs):
     # @TinyJit(prune=True): what does not depend on the inputs runs again with each replay; the results are the same.
-    if fxn is None: return lambda f: cls(f)
+    if fxn is None: return lambda f: cls(f, **kwargs)
     return super().__new__(cls)
 
-  def __init__(self, fxn=None, prune: bool = False):
-    super().__init__(fxn)
+  def __init__(self, fxn=None, prune: bool = False, memory_budget: int = 0):
+    super().__init__(fxn, memory_budget)
     self.__wrapped__ = fxn
     self.__name__ = getattr(fxn, "__name__", "jit")
     self.__doc__ = getattr(fxn, "__doc__", None)
