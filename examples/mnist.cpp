@@ -91,7 +91,7 @@ void write_picture(const std::string& path, const io::ImageSet& test, std::span<
 }
 
 int run(const Settings& s) {
-  const io::Mnist data = io::load_mnist(!s.digits);
+  const io::ImageData data = io::load_mnist(!s.digits);
   const auto images_of = [](const io::ImageSet& set) {
     return Tensor::from_bytes(set.images.data(), DType::UInt8, {set.n_images, 1, set.n_rows, set.n_cols});
   };

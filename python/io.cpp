@@ -6,6 +6,7 @@
 #include "io/datasets.h"
 #include "io/safetensors.h"
 #include "nn/files.h"
+#include "whit/datasets.h"
 
 namespace whit::python {
 namespace {
@@ -28,11 +29,6 @@ nb::dict from_metadata(const nn::Metadata& meta) {
   for (const auto& [k, v] : meta) d[k.c_str()] = v;
   return d;
 }
-
-Tensor images(const io::ImageSet& s) {
-  return Tensor::from_bytes(s.images.data(), DType::UInt8, {s.n_images, 1, s.n_rows, s.n_cols});
-}
-Tensor labels(const io::ImageSet& s) { return Tensor::from_bytes(s.labels.data(), DType::UInt8, s.n_images); }
 
 // A path, or a tensor that holds the bytes of a file.
 template <class F> auto with_file(nb::handle source, const char* op, const F& f) {
@@ -285,9 +281,22 @@ void bind_io(nb::module_& m) {
       return nb::make_tuple(file.off_data(), header);
     });
   });
-  m.def("mnist", [](bool fashion, const std::string& folder) {
-    const io::Mnist d = unlocked([&] { return io::load_mnist(fashion, folder); });
-    return nb::make_tuple(images(d.train), labels(d.train), images(d.test), labels(d.test));
+  const auto data_set = [](const auto& find, const auto& load) {
+    try {
+      find();
+    } catch (const Error& e) {
+      PyErr_SetString(PyExc_FileNotFoundError, e.what());
+      throw nb::python_error();
+    }
+    const nn::datasets::ImageTensors d = unlocked(load);
+    return nb::make_tuple(d.x_train, d.y_train, d.x_test, d.y_test);
+  };
+  m.def("mnist", [=](bool fashion, const std::string& folder) {
+    return data_set([&] { io::find_mnist_folder(fashion, folder); },
+                    [&] { return nn::datasets::mnist({.fashion = fashion, .folder = folder}); });
+  });
+  m.def("cifar", [=](const std::string& folder) {
+    return data_set([&] { io::find_cifar_folder(folder); }, [&] { return nn::datasets::cifar({.folder = folder}); });
   });
 }
 

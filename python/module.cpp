@@ -1,4 +1,7 @@
 // The extension module whit._whit: thin bindings of the C++ API. Names and defaults that Python users see are set here.
+#include <cerrno>
+#include <cstring>
+
 #include "base/flags.h"
 #include "convert.h"
 
@@ -77,7 +80,8 @@ NB_MODULE(_whit, m) {
       const std::string_view what = e.what();
       nb::object text =
           nb::steal(PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "backslashreplace"));
-      if (text.is_valid()) PyErr_SetObject(python_class(e.kind()), text.ptr());
+      const bool missing = e.kind() == ErrorKind::Io && what.ends_with(std::strerror(ENOENT));
+      if (text.is_valid()) PyErr_SetObject(missing ? PyExc_FileNotFoundError : python_class(e.kind()), text.ptr());
     } catch (const nb::cast_error&) {
       PyErr_SetString(PyExc_TypeError, "an argument has a type that this call does not take");
     }

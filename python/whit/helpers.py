@@ -717,11 +717,12 @@ def fetch(url: str, name: str | pathlib.Path | None = None, subdir: str | None =
     base = cache_dir() / "downloads" / (subdir or "")
     stem = name or hashlib.md5(url.encode()).hexdigest() + ("-" + hashlib.md5("\n".join(f"{k}:{v}" for k, v in headers.items()).encode()).hexdigest() if headers else "")
     fp = base / (str(stem) + (".gunzip" if gunzip else ""))
-  if not fp.is_file() or not allow_caching or getenv("DISABLE_HTTP_CACHE"):
+  if (not fp.is_file() or not allow_caching or getenv("DISABLE_HTTP_CACHE")
+      or (sha256 and hashlib.sha256(fp.read_bytes()).hexdigest() != sha256.lower())):
     import urllib.request
     fp.parent.mkdir(parents=True, exist_ok=True)
     with urllib.request.urlopen(urllib.request.Request(url, headers={"User-Agent": "whit", **headers}), timeout=10) as r:
-      if r.status not in (200, 206): raise OSError(f"fetch of {url}: status {r.status}")
+      if r.status not in (None, 200, 206): raise OSError(f"fetch of {url}: status {r.status}")
       length = int(r.headers.get("content-length", 0)) if not gunzip else None
       if gunzip:
         import gzip

@@ -3,17 +3,20 @@
 #include "io/datasets.h"
 
 namespace whit::nn::datasets {
-
-MnistTensors mnist(const MnistOptions& o) {
-  const io::Mnist data = io::load_mnist(o.fashion, o.folder);
-  const TensorOptions where{.device = o.device};
-  auto images = [&](const io::ImageSet& s) {
-    return Tensor::from_bytes(s.images.data(), DType::UInt8, {s.n_images, 1, s.n_rows, s.n_cols}, where);
+namespace {
+ImageTensors tensors(const io::ImageData& data, const std::optional<std::string>& device) {
+  const auto load = [&](const std::vector<uint8_t>& bytes, const IntList& shape) {
+    return Tensor::from_bytes(bytes.data(), DType::UInt8, shape, {.device = device});
   };
-  auto labels = [&](const io::ImageSet& s) {
-    return Tensor::from_bytes(s.labels.data(), DType::UInt8, s.n_images, where);
+  const auto images = [&](const io::ImageSet& s) {
+    return load(s.images, {s.n_images, s.n_channels, s.n_rows, s.n_cols});
   };
-  return {images(data.train), labels(data.train), images(data.test), labels(data.test)};
+  return {images(data.train), load(data.train.labels, data.train.n_images), images(data.test),
+          load(data.test.labels, data.test.n_images)};
 }
+}  // namespace
+
+ImageTensors mnist(const MnistOptions& o) { return tensors(io::load_mnist(o.fashion, o.folder), o.device); }
+ImageTensors cifar(const CifarOptions& o) { return tensors(io::load_cifar(o.folder), o.device); }
 
 }  // namespace whit::nn::datasets

@@ -249,7 +249,7 @@ void write_mnist(const TempFolder& folder, uint32_t n_train = 3, uint32_t n_test
 TEST(IoMnist, ReadsAGivenFolder) {
   TempFolder folder;
   write_mnist(folder);
-  const Mnist set = load_mnist(false, folder.path());
+  const ImageData set = load_mnist(false, folder.path());
   EXPECT_EQ(set.train.n_images, 3);
   EXPECT_EQ(set.test.n_images, 2);
   EXPECT_EQ(set.test.n_rows * set.test.n_cols, 4);
@@ -268,6 +268,24 @@ TEST(IoMnist, ChecksWhatItReads) {
   EXPECT_THAT(error_of([&] { load_mnist(false, folder.path()); }), HasSubstr("holds shape [2] of type 0x0d"));
   folder.write("t10k-images-idx3-ubyte", idx(0x08, {2, 4}, std::string(8, 0)));
   EXPECT_THAT(error_of([&] { load_mnist(false, folder.path()); }), HasSubstr("holds shape [2, 4] of type 0x08"));
+}
+
+TEST(IoCifar, ReadsItsFolder) {
+  const TempFolder folder;
+  EXPECT_THAT(error_of([&] { load_cifar(folder.path()); }),
+              HasSubstr("is in none of: " + folder.path() + "; it needs"));
+  std::filesystem::create_directory(folder.path("cifar-10-batches-bin"));
+  for (const char* name :
+       {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"})
+    folder.write(fmt::format("cifar-10-batches-bin/{}.bin", name),
+                 "\7" + std::string(3072, name[std::strlen(name) - 1]));
+  const ImageData set = load_cifar(folder.path());
+  EXPECT_EQ(set.train.n_images, 5);
+  EXPECT_EQ(set.train.images[3072], '2');
+  EXPECT_EQ(set.test.n_channels, 3);
+  EXPECT_EQ(set.test.labels, std::vector<uint8_t>{7});
+  folder.write("cifar-10-batches-bin/test_batch.bin", "\12" + std::string(3072, 0));
+  EXPECT_THAT(error_of([&] { load_cifar(folder.path()); }), HasSubstr("image 0 has the label 10; labels are 0..9"));
 }
 
 TEST(IoMnist, LooksFirstWhereTheFlagSays) {
@@ -289,7 +307,7 @@ TEST(IoMnist, NamesThePlacesItLookedAt) {
 }
 
 TEST(IoMnist, ReadsTheRealFashionMnist) {
-  const Mnist set = load_mnist(true);  // setup.sh installs it
+  const ImageData set = load_mnist(true);  // setup.sh installs it
   EXPECT_EQ(set.train.n_images, 60000);
   EXPECT_EQ(set.test.n_images, 10000);
   EXPECT_EQ(set.train.n_rows, 28);

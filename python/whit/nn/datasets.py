@@ -4,51 +4,73 @@ from __future__ import annotations
 import pathlib
 
 from whit import _whit
-from whit.helpers import cache_dir
-from whit.nn.state import tar_extract
+from whit.helpers import cache_dir, fetch
 from whit.tensor import Tensor
 
-_CIFAR = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
+_IDX = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
+# Where the files of each come from, and their SHA-256.
+_SOURCES = {
+  "mnist": ("https://storage.googleapis.com/cvdf-datasets/mnist/", dict(zip(_IDX, (
+    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6")))),
+  "fashion-mnist": ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", dict(zip(_IDX, (
+    "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+    "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073", "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5")))),
+  "cifar-10": ("https://www.cs.toronto.edu/~kriz/", {
+    "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"}),
+}
 
 
-def mnist(device=None, fashion=False, folder: str | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def download(name: str, url: str | None = None, sha256: dict[str, str] | None = None) -> pathlib.Path:
+  """Fetches the files of `mnist`, `fashion-mnist` or `cifar-10` into the cache, where `mnist` and `cifar` of both languages find them, and
+  gives the folder. `url` is another place that has them. A file whose SHA-256 is not the known one is refused and not kept.
+
+  >>> download("cifar-100")
+  Traceback (most recent call last):
+  ValueError: [download] cifar-100 is not known; expected one of mnist, fashion-mnist, cifar-10
+  """
+  if name not in _SOURCES: raise ValueError(f"[download] {name} is not known; expected one of {', '.join(_SOURCES)}")
+  base, files = _SOURCES[name]
+  folder = cache_dir() / "datasets" / name
+  for file, digest in (sha256 or files).items(): fetch(f"{(url or base).rstrip('/')}/{file}", name=folder / file, sha256=digest)
+  return folder
+
+
+def _load(name: str, load, folder, device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+  try: out = load(str(folder or ""))
+  except FileNotFoundError as missing:
+    if folder is not None: raise
+    try: download(name)
+    except (OSError, RuntimeError) as e: raise FileNotFoundError(f"{missing}; nor could it be downloaded: {e}") from None
+    out = load("")
+  return tuple(t.to(device) for t in out) if device is not None else out  # type: ignore
+
+
+def mnist(device=None, fashion=False, folder: str | pathlib.Path | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
   """MNIST or Fashion-MNIST: (60000, 1, 28, 28), (60000,), (10000, 1, 28, 28), (10000,).
 
-  The idx.gz files are looked for in `folder`, in the folder of Debian's package dataset-fashion-mnist, and in the download cache; they are checked
-  before they are used.
+  The idx.gz files are looked for in `folder`; by default in the folder of Debian's package dataset-fashion-mnist, in DATASETS/NAME, and in the
+  cache, into which they are downloaded when they are nowhere. They are checked before they are used.
 
   >>> x_train, y_train, x_test, y_test = mnist(fashion=True)
   >>> x_train.shape, y_test.dtype
   ((60000, 1, 28, 28), dtypes.uchar)
   """
-  out = _whit.mnist(bool(fashion), folder or "")
-  return tuple(t.to(device) for t in out) if device is not None else out  # type: ignore
+  return _load("fashion-mnist" if fashion else "mnist", lambda where: _whit.mnist(bool(fashion), where), folder, device)
 
 
 def cifar(device=None, folder: str | pathlib.Path | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-  """CIFAR-10, its binary version: (50000, 3, 32, 32), (50000,), (10000, 3, 32, 32), (10000,).
+  """CIFAR-10: (50000, 3, 32, 32), (50000,), (10000, 3, 32, 32), (10000,).
 
-  `cifar-10-binary.tar.gz`, or the folder `cifar-10-batches-bin` out of it, is looked for in `folder`, in DATASETS/cifar-10 and in the cache. Nothing is
-  downloaded: FileNotFoundError says where it was looked for, ValueError what is wrong with a file.
+  `cifar-10-binary.tar.gz` or `cifar-10-python.tar.gz` (whose pickles are read as data), or the folder in either, is looked for in `folder`; by
+  default in DATASETS/cifar-10 and in the cache, into which the first is downloaded when it is nowhere.
 
   >>> import tempfile
   >>> folder = pathlib.Path(tempfile.mkdtemp(), "cifar-10-batches-bin")
   >>> folder.mkdir()
-  >>> for name in _CIFAR: _ = (folder / name).write_bytes(b"\\3" + bytes(3072))  # one image of class 3
+  >>> for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
+  ...   _ = (folder / f"{name}.bin").write_bytes(b"\\3" + bytes(3072))  # one image of class 3
   >>> [t.shape for t in cifar(folder=folder.parent)]
   [(5, 3, 32, 32), (5,), (1, 3, 32, 32), (1,)]
   """
-  if folder is not None: places = [pathlib.Path(folder)]
-  else: places = [pathlib.Path(p) / "cifar-10" for p in (str(_whit.flag("DATASETS")), cache_dir() / "datasets") if p]
-  for place in places:
-    if (bin_ := place / "cifar-10-batches-bin").is_dir(): files = {n: (bin_ / n).read_bytes() for n in _CIFAR if (bin_ / n).exists()}
-    elif (tar := place / "cifar-10-binary.tar.gz").exists():
-      files = {k.rsplit("/", 1)[-1]: bytes(v.data()) for k, v in tar_extract(tar).items() if k.startswith("cifar-10-batches-bin/")}
-    else: continue
-    if missing := [n for n in _CIFAR if n not in files]: raise ValueError(f"[cifar] {place}: {missing[0]} is missing")
-    for n in _CIFAR:
-      if not files[n] or len(files[n]) % 3073: raise ValueError(f"[cifar] {place}: {n} has {len(files[n])} bytes; expected images of 3073")
-      if (worst := max(files[n][::3073])) > 9: raise ValueError(f"[cifar] {place}: {n} has the label {worst}; labels are 0..9")
-    sets = (Tensor(b"".join(files[n] for n in names), device=device).reshape(-1, 3073) for names in (_CIFAR[:-1], _CIFAR[-1:]))
-    return tuple(t for rows in sets for t in (rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0]))  # type: ignore
-  raise FileNotFoundError(f"[cifar] neither cifar-10-batches-bin nor cifar-10-binary.tar.gz is in {', '.join(map(str, places))}")
+  return _load("cifar-10", _whit.cifar, folder, device)
