@@ -285,3 +285,35 @@ time.sleep(0.3)
 def test_a_message_with_bytes_that_are_no_text(tmp_path):
   (tmp_path / "x").write_bytes(b"\x03\0\0\0\0\0\0\0\xff\xfe{")
   with pytest.raises(OSError, match="the header is not JSON"): nn.state.safe_load(str(tmp_path / "x"))
+
+
+def test_a_gradient_that_is_asked_for_too_late():
+  """What was realised is a leaf: no silent zeros, where a graph led before; zeros, where none did."""
+  w, u = Tensor([1.0, 2.0]).realize(), Tensor([3.0, 4.0]).realize()
+  with pytest.raises(RuntimeError, match="target 0 of shape \\(2,\\) only through a value that was realised before"): (w * w).sum().realize().gradient(w)
+  with pytest.raises(RuntimeError, match="the result was realised before"): (w * w).sum().realize().backward()
+  assert w.grad is None
+  def inner(): return ((w * 2).realize() * 3).realize()  # whose tensors are gone
+  with pytest.raises(RuntimeError, match="target 1 "): (inner() * u).sum().gradient(u, w)
+  assert (inner() * u).sum().gradient(u)[0].tolist() == [6.0, 12.0]
+  assert ((w * 2).detach().realize() * u).sum().gradient(w)[0].tolist() == [0.0, 0.0]
+  assert u.sum().realize().gradient(w)[0].tolist() == [0.0, 0.0]
+  x = (w * 2).realize()  # is a leaf of its own
+  assert (x * u).sum().gradient(x)[0].tolist() == [3.0, 4.0]
+  x.sum().backward()
+  assert x.grad.tolist() == [1.0, 1.0]
+  loss, g = (w * u).sum(), None
+  g, = loss.gradient(w)
+  Tensor.realize(loss, g)  # together is fine
+  assert (loss.item(), g.tolist()) == (11.0, [3.0, 4.0])
+
+
+def test_origins_do_not_grow():
+  """A state that is realised at each step, and losses that are kept, hold no memory of the steps before."""
+  from whit import GlobalCounters
+  w, h, losses = Tensor([0.5]).realize(), Tensor([1.0]).realize(), []
+  for i in range(200):
+    h = (h * w + Tensor([float(i)])).realize()
+    losses.append((h - 1).square().sum().realize())
+    if i == 20: before = GlobalCounters.mem_used
+  assert GlobalCounters.mem_used - before <= 180 * 64

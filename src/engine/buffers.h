@@ -12,6 +12,13 @@ namespace whit::engine {
 BufferPtr make_buffer(DType dtype, int64_t n_elems, std::string_view device, const BufferSpec& spec = {});
 /// The memory of a BUFFER node; made, not yet allocated, at the first call.
 BufferPtr buffer_of(const UOp& buffer_node);
+/// Remembers in the memory of `buffer_node` which floats the value `of` was computed from, so that a gradient that is asked for too
+/// late can say so. DETACH hides what is below it.
+void remember_origin(const UOp& buffer_node, const UOp& of);
+/// Was a BUFFER that `of` reads computed from the memory `id`?
+bool is_made_from(const UOp& of, int64_t id);
+/// Was a BUFFER computed from other floats?
+bool has_origin(const UOp& buffer_node);
 /// A fresh BUFFER node over memory that exists: the number of bytes must be that of the elements.
 UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory);
 /// A fresh BUFFER node over the memory of another one, on as many devices.

@@ -49,6 +49,9 @@ class Buffer {
   void copyout(void* to_host, int64_t n_bytes);
   /// Copies all of a buffer of the same size, on any device: by transfer, through host memory, or with a detour.
   void copy_from(Buffer& from);
+  /// Ids of the memory that the content was computed from, for whoever set them; at most a few thousand.
+  std::vector<int64_t> made_from;
+
   /// Gives the memory back now; the next use allocates again, with any content. Its views must not be in use.
   void deallocate();
 

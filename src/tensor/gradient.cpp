@@ -75,7 +75,14 @@ std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tens
   }
   const std::vector<UOp> grads = gradients(root, seed, nodes);
   std::vector<Tensor> out;
-  for (size_t i = 0; i < grads.size(); ++i) out.push_back(gradient_or_zeros(grads[i], nodes[i]));
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (const UOp memory = engine::buffer_below(nodes[i]); !grads[i] && memory)
+      WHIT_USER(!engine::is_made_from(root, memory.arg().int_at(0)), Runtime,
+                "[gradient] the result depends on target {} of shape {} only through a value that was realised before; "
+                "ask for gradients first, or detach that value",
+                i, targets[i].shape().str());
+    out.push_back(gradient_or_zeros(grads[i], nodes[i]));
+  }
   return out;
 }
 
@@ -93,6 +100,10 @@ const Tensor& Tensor::backward(const Tensor& gradient) const {
     nodes.push_back(u);
     found.push_back(std::move(t));
   }
+  const UOp memory = engine::buffer_below(root);
+  WHIT_USER(found.size() != 1 || !found[0].is_same(*this) || !memory || !engine::has_origin(memory), Runtime,
+            "[backward] the result was realised before, so that nothing leads from it to what it was computed from; "
+            "call backward first");
   const std::vector<UOp> grads = gradients(root, seed, nodes);
   for (size_t i = 0; i < found.size(); ++i) {
     if (!grads[i]) continue;

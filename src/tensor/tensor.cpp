@@ -259,6 +259,8 @@ void Tensor::realize_all(std::span<const Tensor> tensors) {
     if (i.storage) {
       i.storage->settle(base);
     } else {
+      // Many at once are gradients, of which nobody wants to know; each would walk the whole graph.
+      if (is_float(i.value.dtype()) && roots.size() <= 16) engine::remember_origin(base, i.value);
       const Tensor in_memory = memory_tensor(done[k]);
       i.value = in_memory.impl_->value;
       i.storage = in_memory.impl_->storage;
