@@ -3,8 +3,9 @@
 #include "convert.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
-#include "runtime/device_table.h"
 #include "runtime/target.h"
+#include "viz/device_table.h"
+#include "viz/timeline.h"
 
 namespace whit::python {
 namespace {

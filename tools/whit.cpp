@@ -9,7 +9,7 @@
 #include "base/flags.h"
 #include "runtime/compile_server.h"
 #include "runtime/device.h"
-#include "runtime/device_table.h"
+#include "viz/device_table.h"
 
 namespace whit {
 namespace {

@@ -50,7 +50,7 @@ void build_ended();
 /// All events so far, in order of their beginning in each thread.
 std::vector<TimelineEvent> timeline();
 void clear_timeline();
-/// What is written at exit, to the flag PROFILE_PATH. errors: Io
-void write_timeline(const std::string& path);
+/// What is done with the timeline when the process ends; must not throw. viz/timeline.h sets it.
+inline void (*timeline_at_exit)() = nullptr;
 
 }  // namespace whit

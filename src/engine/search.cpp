@@ -1,14 +1,12 @@
 #include "engine/search.h"
 
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -29,36 +27,20 @@ constexpr int64_t kMostInstructions = 20'000;  // of a candidate; more would onl
 constexpr double kLeastGain = 0.98;            // of the time: less is noise
 constexpr int64_t kSampleNs = 50'000, kTimingNs = 40'000'000;
 
-// Zeroed memory for a kernel's buffers that children share, so that none pays for fresh pages.
-class Arguments {
- public:
+// Zeroed memory for a kernel's buffers. A child takes it, so that a kernel too big for it costs the candidates alone.
+struct Arguments {
+  std::vector<std::vector<std::byte>> memory{};
+  std::vector<void*> handles{};
+
   explicit Arguments(const UOp& sink) {
     for (const Node* n : toposort(sink)) {
       if (n->op != Op::Param) continue;
       const auto slot = static_cast<size_t>(n->arg.int_at(0));
-      const auto size = static_cast<size_t>(std::max<int64_t>(1, n->shape.numel() * n_bytes(n->dtype)));
-      if (slot >= pages_.size()) pages_.resize(slot + 1, nullptr), sizes_.resize(slot + 1, 0);
-      if (pages_[slot]) continue;
-      void* const p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-      ok_ = ok_ && p != MAP_FAILED;
-      if (p == MAP_FAILED) continue;
-      std::memset(p, 0, size);
-      pages_[slot] = p, sizes_[slot] = size;
+      if (slot >= memory.size()) memory.resize(slot + 1);
+      memory[slot].resize(static_cast<size_t>(n->shape.numel() * n_bytes(n->dtype)) + 64);
     }
+    for (auto& m : memory) handles.push_back(m.data() + (64 - reinterpret_cast<uintptr_t>(m.data()) % 64));
   }
-  ~Arguments() {
-    for (size_t i = 0; i < pages_.size(); ++i)
-      if (pages_[i]) munmap(pages_[i], sizes_[i]);
-  }
-  Arguments(const Arguments&) = delete;
-  Arguments& operator=(const Arguments&) = delete;
-  bool ok() const { return ok_; }
-  void* const* get() const { return pages_.data(); }
-
- private:
-  std::vector<void*> pages_;
-  std::vector<size_t> sizes_;
-  bool ok_ = true;
 };
 
 struct Times {
@@ -67,7 +49,7 @@ struct Times {
 
 double sample(const Executable& e, const Arguments& args, const int64_t* values, int64_t runs) {
   const int64_t start = os::now_ns();
-  for (int64_t i = 0; i < runs; ++i) e.run(args.get(), values);
+  for (int64_t i = 0; i < runs; ++i) e.run(args.handles.data(), values);
   return static_cast<double>(os::now_ns() - start) / static_cast<double>(runs);
 }
 
@@ -92,8 +74,7 @@ Times compare(const Executable& best, const Executable& own, const Arguments& ar
 // A child that has compiled a candidate and waits to time it.
 class Child {
  public:
-  Child(const Executable& best, const std::function<ExecutablePtr()>& compile, const Arguments& args,
-        const int64_t* values) {
+  Child(const Executable& best, const std::function<ExecutablePtr()>& compile, const int64_t* values) {
     int fds[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0) return;
     pid_ = fork();
@@ -107,7 +88,7 @@ class Child {
       const ExecutablePtr own = compile();
       char go = 0;
       if (write_all(fds[1], "r", 1) && read_all(fds[1], &go, 1)) {
-        const Times t = compare(best, *own, args, values);
+        const Times t = compare(best, *own, Arguments(best.sink), values);
         write_all(fds[1], &t, sizeof(t));
       }
     } catch (const std::exception&) {
@@ -153,8 +134,7 @@ class Search {
         path_(path),
         width_(static_cast<size_t>(width)),
         deadline_ns_(deadline_ns),
-        target_(target_for(path)),
-        args_(job.sink) {
+        target_(target_for(path)) {
     key_ = fmt::format("{} {} {} {}", job.sink.key().hex(), path.arch, target_.n_cores, codegen_flags());
   }
 
@@ -163,10 +143,6 @@ class Search {
     const std::string winner_key = fmt::format("{} width {}", key_, width_);
     if (!flag::IGNORE_BEAM_CACHE())
       if (const auto found = cache.find("beam", winner_key)) return *found;
-    if (!args_.ok()) {
-      log_line(fmt::format("BEAM: no memory for the buffers of {}; it stays as it is", name()));
-      return "";
-    }
     const int64_t start = os::now_ns();
     std::vector<Candidate> beam{candidate(codegen::Decisions())};
     best_ = beam[0];
@@ -185,7 +161,7 @@ class Search {
     }
     // What a chain of comparisons has found must stand in a direct one.
     if (!best_.text.empty()) {
-      const auto t = Child(*model, [this] { return best_program_; }, args_, values_.data()).time(best_ns_);
+      const auto t = Child(*model, [this] { return best_program_; }, values_.data()).time(best_ns_);
       best_.ratio = t ? t->ratio : INFINITY;
       if (best_.ratio > kLeastGain) best_ = {};
     }
@@ -250,8 +226,7 @@ class Search {
       for (size_t i = first; i < last; ++i) {
         known.push_back(remembered(all[i].text));
         children.push_back(
-            known.back() ? nullptr
-                         : std::make_unique<Child>(*rival, [&] { return compile(all[i]); }, args_, values_.data()));
+            known.back() ? nullptr : std::make_unique<Child>(*rival, [&] { return compile(all[i]); }, values_.data()));
       }
       for (size_t i = first; i < last; ++i) {
         ++n_tried_;
@@ -289,7 +264,6 @@ class Search {
   const size_t width_;
   const int64_t deadline_ns_;
   const Target target_;
-  Arguments args_;
   std::vector<int64_t> values_;
   std::string key_;
   Candidate best_;

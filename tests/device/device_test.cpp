@@ -16,11 +16,11 @@
 #include "runtime/allocator.h"
 #include "runtime/buffer.h"
 #include "runtime/counters.h"
-#include "runtime/device_table.h"
 #include "runtime/host_memory.h"
 #include "runtime/program.h"
 #include "runtime/ref/ref_device.h"
 #include "unit/temp_folder.h"
+#include "viz/device_table.h"
 
 namespace whit {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/device_table.h"
+#include "viz/device_table.h"
 
 #include <fmt/core.h>
 
