@@ -79,8 +79,8 @@ void flatten_list(nb::handle h, size_t depth, std::vector<int64_t>& shape, std::
     WHIT_USER(shape[depth] == n, Value, "[Tensor] inhomogeneous shape: lists of {} and {} elements at depth {}",
               shape[depth], n, depth);
   }
-  for (Py_ssize_t i = 0; i < n; ++i)
-    flatten_list(PyList_Check(h.ptr()) ? PyList_GET_ITEM(h.ptr(), i) : PyTuple_GET_ITEM(h.ptr(), i), depth + 1, shape,
+  for (Py_ssize_t i = 0; i < n; ++i)  // not the macros: the stable ABI has none
+    flatten_list(PyList_Check(h.ptr()) ? PyList_GetItem(h.ptr(), i) : PyTuple_GetItem(h.ptr(), i), depth + 1, shape,
                  leaves, leaf_seen);
 }
 

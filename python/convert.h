@@ -114,6 +114,7 @@ void bind_lower(nb::module_& m);
 void bind_graph(nb::module_& m);
 void bind_jit(nb::module_& m);
 void bind_transform(nb::module_& m);
+void bind_extend(nb::module_& m);
 nb::object error_class(ErrorKind kind);
 
 }  // namespace whit::python

@@ -118,4 +118,5 @@ NB_MODULE(_whit, m) {
   bind_graph(m);
   bind_jit(m);
   bind_transform(m);
+  bind_extend(m);
 }

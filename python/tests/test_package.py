@@ -151,3 +151,11 @@ def test_dtype_numbers():
   assert from_storage_scalar(to_storage_scalar(3.5, dtypes.bfloat16), dtypes.bfloat16) == 3.5
   with pytest.raises(ValueError, match="has 4 bytes"): bitcast(1, dtypes.int32, dtypes.int8)
   with pytest.raises(ValueError, match="no 8-bit float"): float_to_fp8(1.0, dtypes.float32)
+
+
+def test_import_loads_little():
+  # What `import whit` takes is these modules' time: they come when something needs them.
+  slow = "numpy typing re pathlib tempfile shutil inspect dataclasses warnings sqlite3 urllib.request hashlib".split()
+  program = f"import sys; before = set(sys.modules); import whit; print(sorted((set(sys.modules) - before) & set({slow})))"
+  done = subprocess.run([sys.executable, "-S", "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, capture_output=True, text=True)
+  assert done.stdout.strip() in ("[]", "['warnings']"), done.stdout + done.stderr

@@ -1,10 +1,12 @@
 """whit: a deep-learning framework and compiler. `Tensor` is lazy; `realize`, `numpy`, `item` run it."""
-import warnings
+import sys
 from whit import _whit as _whit
-# `python -m whit.device` runs the module that `import whit` has loaded already, which is as meant.
-warnings.filterwarnings("ignore", message="'whit.device' found in sys.modules", category=RuntimeWarning)
+if sys.argv[:1] == ["-m"]:
+  # `python -m whit.device` runs the module that `import whit` has loaded already, which is as meant.
+  import warnings
+  warnings.filterwarnings("ignore", message="'whit.device' found in sys.modules", category=RuntimeWarning)
 from whit.hints import missing as _missing
-from whit.helpers import Context, GlobalCounters, fetch, getenv  # noqa: F401
+from whit.helpers import Context, GlobalCounters, getenv  # noqa: F401
 from whit.dtype import dtypes  # noqa: F401
 from whit.device import Device  # noqa: F401
 from whit.tensor import Tensor  # noqa: F401
@@ -17,4 +19,12 @@ __version__ = _whit.__version__
 __all__ = ["Tensor", "TinyJit", "function", "Variable", "UOp", "dtypes", "GlobalCounters", "fetch", "Context", "getenv", "Device"]
 
 
-def __getattr__(name: str): raise _missing(__name__, name)
+TYPE_CHECKING = False
+if TYPE_CHECKING: from whit.helpers.files import fetch
+
+
+def __getattr__(name: str):
+  if name != "fetch": raise _missing(__name__, name)
+  from whit.helpers.files import fetch  # which needs modules that take long
+  globals()[name] = fetch
+  return fetch

@@ -2,14 +2,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Union
 
 from whit import _whit
 from whit.hints import missing
 
 DType = _whit.DType
 InvalidType, Invalid = _whit.InvalidType, _whit.Invalid
-DTypeLike = Union[str, DType]
+DTypeLike = str | DType
 
 
 class _DTypesMeta(type):

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import functools, types
-from typing import Callable
 
 from whit import _whit
 from whit.tensor import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Callable
 
 
 def _collect(x, out: list, seen: set | None = None):

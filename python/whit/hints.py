@@ -1,7 +1,7 @@
 """What programs written for tinygrad may look for and whit does not have: each name with the way to do it here."""
 from __future__ import annotations
 
-import opcode, sys
+import sys
 
 # By module (or "" for any), then by name; the text ends the sentence "... is not there: ".
 _HINTS = {
@@ -66,6 +66,7 @@ def missing(module: str, name: str) -> Exception:
   whit.engine.realize.CompiledRunner is not there: `whit.engine.realize.get_runtime(device, sink)` is callable
   """
   # `from module import name` forgets an AttributeError's text, so that it gets the ImportError at once.
+  import opcode
   frame = sys._getframe(2)
   imported = frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == opcode.opmap["IMPORT_FROM"]
   return ImportError(_text(module, name), name=module) if imported else AttributeError(_text(module, name))

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import copyreg
-from typing import cast  # noqa: F401
 
 from whit import _whit
 from whit import surface as surface
 from whit.dtype import _from_np_dtype, _to_np_dtype, dtypes  # noqa: F401
+from whit.hints import missing
 
 Tensor = _whit.Tensor
 Slice = _whit.Slice
@@ -29,3 +29,10 @@ def _restore(data: bytes, dtype, shape, device: str, is_param: bool):
 
 
 copyreg.pickle(Tensor, _reduce)
+
+
+def __getattr__(name: str):
+  if name == "cast":  # of typing: programs for tinygrad import it from there
+    import typing
+    return typing.cast
+  raise missing(__name__, name)

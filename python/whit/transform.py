@@ -6,12 +6,14 @@ a dtype and a device but no data, so transforms compose in every order, also wit
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
 
 from whit import _whit
 from whit.tensor import Tensor
 
-Tree = Any  # a Tensor, or a list, tuple or dict of trees
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+  from typing import Any, Callable
+  Tree = Any  # a Tensor, or a list, tuple or dict of trees
 
 
 def _flatten(tree: Tree, out: list) -> Tree:

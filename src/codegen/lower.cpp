@@ -9,6 +9,7 @@
 #include "ir/remake.h"
 #include "ir/verify.h"
 #include "render/renderer.h"
+#include "rewrite/passes.h"
 
 namespace whit {
 namespace {
@@ -96,10 +97,10 @@ UOp lower_optimized(const UOp& sink, const Target& target, int64_t min_part) {
 
 UOp lower_kernel(const UOp& kernel, const Target& target, codegen::Decisions* decisions) {
   verify_if_asked(kernel, Level::Kernel, "scheduling");
-  const UOp sink = widen_reduces(kernel);
-  if (flag::NOOPT()) return lower_optimized(sink, target);
+  const UOp sink = widen_reduces(run_passes(PassStage::Kernel, kernel));
+  if (flag::NOOPT() || !renderer_by_name(target.renderer).has_lanes) return lower_optimized(sink, target);
   int64_t min_part = 1;
-  const UOp optimised = codegen::optimize(sink, target, &min_part, decisions);
+  const UOp optimised = run_passes(PassStage::Loops, codegen::optimize(sink, target, &min_part, decisions));
   verify_if_asked(optimised, Level::Kernel, "optimize");
   return lower_optimized(optimised, target, min_part);
 }

@@ -1,9 +1,11 @@
 #include "engine/compile.h"
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 
 #include "base/flags.h"
@@ -15,25 +17,16 @@
 #include "ir/build.h"
 #include "ir/text.h"
 #include "render/renderer.h"
+#include "rewrite/passes.h"
 #include "runtime/ref/ref_device.h"
 
 namespace whit::engine {
 namespace {
 
-struct CacheKey {
-  const Node* sink;
-  const CodePath* path;
-  uint64_t flags;
-  bool operator==(const CacheKey&) const = default;
-};
-struct CacheKeyHash {
-  size_t operator()(const CacheKey& k) const {
-    return hash_mix(hash_mix(reinterpret_cast<uintptr_t>(k.sink), reinterpret_cast<uintptr_t>(k.path)), k.flags);
-  }
-};
+using CacheKey = std::tuple<const Node*, const CodePath*, uint64_t>;  // kernel, by whom, for which flags and passes
 struct Cache {
   std::mutex mutex;
-  std::unordered_map<CacheKey, ExecutablePtr, CacheKeyHash> map{};
+  std::map<CacheKey, ExecutablePtr> map{};
 };
 Cache& cache() {
   static Cache* c = new Cache;
@@ -173,17 +166,17 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t
     std::exception_ptr error{};
   };
   std::vector<Missing> missing;
-  const Key128 flags = hash128(codegen_flags());
+  const uint64_t flags = hash_mix(hash128(codegen_flags()).lo, passes_key());
   std::vector<CacheKey> keys;
   std::unordered_map<std::string_view, const CodePath*> paths;
   {
     Cache& c = cache();
-    std::unordered_map<CacheKey, size_t, CacheKeyHash> seen;
+    std::map<CacheKey, size_t> seen;
     for (const CompileJob& job : jobs) {
       const CodePath*& path = paths[job.device];
       if (!path) path = &code_path(job.device);
       keys.push_back(
-          {job.sink.node(), path, hash_mix(hash_mix(flags.lo, device_id(job.device)), static_cast<uint64_t>(beam))});
+          {job.sink.node(), path, hash_mix(hash_mix(flags, device_id(job.device)), static_cast<uint64_t>(beam))});
     }
     std::lock_guard lock(c.mutex);
     for (size_t i = 0; i < jobs.size(); ++i) {
@@ -211,7 +204,7 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t
     for (size_t i; (i = next.fetch_add(1)) < missing.size();) {
       try {
         os::poll_interrupt();
-        missing[i].made = compile_kernel(*missing[i].job, *missing[i].key.path, missing[i].decisions);
+        missing[i].made = compile_kernel(*missing[i].job, *std::get<1>(missing[i].key), missing[i].decisions);
       } catch (...) {
         missing[i].error = std::current_exception();
         next = missing.size();  // the others would be in vain

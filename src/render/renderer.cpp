@@ -1,5 +1,8 @@
 #include "render/renderer.h"
 
+#include <deque>
+#include <mutex>
+
 #include "base/text.h"
 #include "render/program.h"
 
@@ -9,8 +12,6 @@ namespace render {
 std::string render_llvm(const UOp& program, std::string_view kernel_name, const Target& target);
 std::string render_c(const UOp& program, std::string_view kernel_name, const Target& target);
 }  // namespace render
-
-namespace {
 
 // Both CPU renderers have the same ops, so that decompose gives both the same program and they agree bit for bit.
 Caps cpu_caps() {
@@ -25,23 +26,34 @@ Caps cpu_caps() {
   return c;
 }
 
-const std::vector<Renderer>& renderers() {
-  static const std::vector<Renderer> all = {{"llvm", cpu_caps(), render::render_llvm},
-                                            {"c", cpu_caps(), render::render_c}};
+namespace {
+std::mutex mutex;
+std::deque<Renderer>& renderers() {
+  static auto& all =
+      *new std::deque<Renderer>{{"llvm", cpu_caps(), render::render_llvm}, {"c", cpu_caps(), render::render_c}};
   return all;
 }
-
 }  // namespace
 
+void register_renderer(Renderer renderer) {
+  const std::lock_guard lock(mutex);
+  for (const Renderer& r : renderers())
+    WHIT_USER(r.name != renderer.name, Value, "[renderer] there is a renderer {} already", r.name);
+  renderers().push_back(std::move(renderer));
+}
+
 std::vector<std::string> renderer_names() {
+  const std::lock_guard lock(mutex);
   std::vector<std::string> names;
-  for (const Renderer& r : renderers()) names.emplace_back(r.name);
+  for (const Renderer& r : renderers()) names.push_back(r.name);
   return names;
 }
 
 const Renderer& renderer_by_name(std::string_view name) {
+  std::unique_lock lock(mutex);
   for (const Renderer& r : renderers())
     if (name == r.name) return r;
+  lock.unlock();
   raise(ErrorKind::Key, fmt::format("no renderer '{}'; there are {}", name, join(renderer_names(), ", ")));
 }
 

@@ -1,5 +1,6 @@
 // Renderers: a LINEAR program (docs/ir.md, section 4) as source text.
 #pragma once
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,13 +12,20 @@
 namespace whit {
 
 struct Renderer {
-  const char* name;  ///< "llvm": LLVM IR text; "c": C for clang or gcc
+  std::string name;  ///< "llvm": LLVM IR text; "c": C for clang or gcc
   Caps caps;         ///< what decompose has to leave
   /// The source of `void KERNEL_NAME(void* const* buffers, const int64_t* variables, void* scratch, int64_t first,
   /// int64_t last)`. `program` is a PROGRAM or its LINEAR. Equal programs give equal texts.
   /// errors: Internal, for a program that is not as docs/ir.md says
-  std::string (*render)(const UOp& program, std::string_view kernel_name, const Target& target);
+  std::function<std::string(const UOp& program, std::string_view kernel_name, const Target& target)> render;
+  /// False: kernels come as they are scheduled, one loop a range and no value with lanes.
+  bool has_lanes = true;
 };
+
+/// Adds a renderer for the life of the process. errors: Value when there is one of that name
+void register_renderer(Renderer renderer);
+/// Ops, arithmetic and conversions that every CPU has: what "llvm" and "c" say.
+Caps cpu_caps();
 
 /// errors: Key, naming the renderers that there are
 const Renderer& renderer_by_name(std::string_view name);

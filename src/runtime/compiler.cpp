@@ -16,7 +16,7 @@ std::string Compiler::disassemble(const std::string&) {
 }
 
 std::string Compiler::compile_cached(const std::string& kernel, const std::string& source) {
-  const bool use_cache = flag::CCACHE() != 0 && flag::CACHELEVEL() >= 1;
+  const bool use_cache = !key_.empty() && flag::CCACHE() != 0 && flag::CACHELEVEL() >= 1;
   std::string key;
   if (use_cache) {
     // The length before each part: no two sets of parts give one key.

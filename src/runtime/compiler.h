@@ -23,7 +23,8 @@ struct KernelObject {
 
 class Compiler {
  public:
-  /// `key` names everything that decides the output beside the source: compiler, version, arch, features.
+  /// `key` names everything that decides the output beside the source: compiler, version, arch, features. Empty: nothing
+  /// is kept on disk.
   explicit Compiler(std::string key) : key_(std::move(key)) {}
   virtual ~Compiler();
   Compiler(const Compiler&) = delete;

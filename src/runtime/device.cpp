@@ -23,6 +23,7 @@ struct Registry {
   std::vector<Device*> order;  // of opening
   std::vector<std::unique_ptr<Device>> owned;
   std::map<std::string, CodePath> code_paths;
+  std::vector<decltype(code_paths)::node_type> retired;  // kernels are cached by the address of their path
 };
 
 Registry& registry() {
@@ -125,7 +126,10 @@ void register_device(std::unique_ptr<DeviceKind> kind) {
     WHIT_USER(device->kind() != kind->name, Runtime, "[device] {} is registered again while {} is open", kind->name,
               name);
   }
-  std::erase_if(r.code_paths, [&](const auto& entry) { return entry.second.kind == kind->name; });
+  for (auto it = r.code_paths.begin(); it != r.code_paths.end();) {
+    const auto at = it++;
+    if (at->second.kind == kind->name) r.retired.push_back(r.code_paths.extract(at));
+  }
   r.kinds[kind->name] = std::move(kind);
 }
 

@@ -11,6 +11,7 @@
 #include "base/flags.h"
 #include "ir/build.h"
 #include "ir/verify.h"
+#include "rewrite/passes.h"
 #include "schedule/graph.h"
 #include "schedule/kernels.h"
 #include "schedule/memory_plan.h"
@@ -41,6 +42,7 @@ Key128 structure_key(const Graph& g, uint16_t default_device, int64_t memory_bud
   const auto small = [&](int32_t v) { bytes.append(reinterpret_cast<const char*>(&v), sizeof v); };
   number(flag::MAX_KERNEL_BUFFERS());
   number(flag::NO_MEMORY_PLANNER());
+  number(static_cast<int64_t>(passes_key()));
   number(static_cast<int64_t>(launch_cost.load()));
   number(memory_budget);
   bytes += device_name(default_device);
@@ -205,8 +207,8 @@ Cache& cache() {
 BoundSchedule make_schedule(std::span<const UOp> roots, uint16_t default_device, int64_t memory_budget) {
   for (const UOp& root : roots) verify_if_asked(root, Level::Tensor, "building");
   std::vector<UOp> to_recompute;
-  std::vector<UOp> prepared = prepare(roots, true, &to_recompute);
-  const Graph g(std::move(prepared), to_recompute);
+  const UOp sink = run_passes(PassStage::Tensor, UOp::make(Op::Sink, DType::Void, prepare(roots, true, &to_recompute)));
+  const Graph g(sink.srcs(), to_recompute);
   for (const UOp& root : g.roots) verify_if_asked(root, Level::Tensor, "preparing");
   BoundSchedule bound;
   for (const Node* n : g.nodes)

@@ -13,6 +13,8 @@
 #include "base/error.h"
 #include "base/flags.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "device/contract.h"
 #include "runtime/allocator.h"
 #include "runtime/buffer.h"
 #include "runtime/counters.h"
@@ -164,31 +166,8 @@ TEST(Device, ThreadsMayOpenAtOnce) {
   for (Device* const device : found) EXPECT_EQ(device, found[0]);
 }
 
-TEST(Allocator, RefusesAndReportsSizes) {
-  for (const std::string& name : devices_with_memory()) {
-    Allocator& allocator = Device::get(name).allocator();
-    EXPECT_EQ(error_of([&] { allocator.alloc(0); }), "[alloc] 0 bytes on " + name + ": expected a positive size");
-    EXPECT_EQ(error_of([&] { allocator.alloc(-5); }), "[alloc] -5 bytes on " + name + ": expected a positive size");
-    EXPECT_EQ(error_of([&] { allocator.alloc(int64_t{1} << 62); }).find("Allocation of 4.61 EB failed on " + name), 0u);
-  }
-}
-
-TEST(Allocator, CopiesInAndOutAtOffsets) {
-  for (const std::string& name : devices_with_memory()) {
-    for (const int64_t n : {1, 1000, 3 << 20, 5 << 20}) {
-      Allocator& allocator = Device::get(name).allocator();
-      void* const memory = allocator.alloc(n);
-      std::vector<char> in(static_cast<size_t>(n)), out(in.size());
-      for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<char>(i * 31);
-      allocator.copyin(memory, in.data(), n);
-      allocator.copyout(out.data(), memory, n);
-      EXPECT_EQ(in, out) << name << " " << n;
-      const int64_t half = n / 2;
-      allocator.copyout(out.data(), allocator.offset(memory, n - half, half), n - half);
-      EXPECT_TRUE(std::equal(in.begin() + half, in.end(), out.begin())) << name << " " << n;
-      allocator.free(memory, n);
-    }
-  }
+TEST(Device, EveryDeviceKeepsTheContracts) {
+  for (const std::string& name : devices_with_memory()) EXPECT_EQ(join(broken_contracts(name), "\n"), "");
 }
 
 TEST(Allocator, MemoryIsAligned) {

@@ -1,9 +1,13 @@
 """From a kernel graph to a kernel: each stage alone."""
 from __future__ import annotations
 
+
 from whit import _whit
 from whit.hints import missing
-from whit.uop.ops import UOp
+from whit.uop.ops import PatternMatcher, UOp, graph_rewrite
+
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Callable
 
 
 def optimize(sink: UOp, renderer: str = "llvm") -> UOp:
@@ -65,6 +69,35 @@ def compile(sink: UOp, device: str | None = None, decisions: str = "") -> _whit.
   [2.0, 3.0]
   """
   return _whit.compile_kernel(sink, device, decisions)
+
+
+class Pass:
+  """A pass of one's own in the pipeline, while the `with` block lasts: rules (a PatternMatcher) or a function from a SINK to another, or to None
+  for no change. It runs on every graph that is scheduled or compiled meanwhile; equal graphs must give equal graphs.
+
+  The stages, as docs/ir.md describes them: "tensor" before values are scheduled (SINK of them), "kernel" before a kernel's loops are optimised, "loops"
+  after that. What it gives is verified.
+
+  >>> from whit import Tensor
+  >>> from whit.uop.ops import PatternMatcher, UPat
+  >>> x = UPat.var("x")
+  >>> with Pass("tensor", PatternMatcher([(x * 2, lambda x: x + 5)])): wrong = (Tensor([1.0, 2.0]).realize() * 2).tolist()
+  >>> wrong
+  [6.0, 7.0]
+  """
+
+  def __init__(self, stage: str, rules: PatternMatcher | Callable[[UOp], UOp | None], name: str | None = None):
+    self.stage, self.name = stage, name or getattr(rules, "__name__", type(rules).__name__)
+    if isinstance(rules, PatternMatcher): self._fn: Callable = lambda sink: graph_rewrite(sink, rules, name=self.name)
+    elif callable(rules): self._fn = rules
+    else: raise TypeError(f"[pass] expected a PatternMatcher or a function, got a {type(rules).__name__}")
+    self._scopes: list[_whit.PassScope] = []
+
+  def __enter__(self) -> Pass:
+    self._scopes.append(_whit.PassScope(self.stage, self.name, self._fn))
+    return self
+
+  def __exit__(self, *exc) -> None: self._scopes.pop()
 
 
 full_rewrite_to_sink = optimize

@@ -2,16 +2,20 @@
 from __future__ import annotations
 
 import copyreg, functools, math
-from typing import Any, Callable, Iterable, NamedTuple
+from collections import namedtuple
 
 from whit import _whit
 from whit.hints import missing
 from whit.dtype import Invalid, dtypes
 from whit.uop import GroupOp, Ops
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+  from typing import Any, Callable, Iterable
+
 UOp = _whit.UOp
 AxisType = _whit.AxisType
-sint = Any  # int | UOp
+sint = int | UOp
 
 
 def parse_text(text: str) -> UOp:
@@ -32,13 +36,13 @@ def _reduce(u: UOp):
 copyreg.pickle(UOp, _reduce)
 
 
-class KernelInfo(NamedTuple):
+class KernelInfo(namedtuple("KernelInfo", "name", defaults=("kernel",))):
   """What a kernel's SINK says about itself.
 
   >>> KernelInfo(name="mine").function_name
   'mine'
   """
-  name: str = "kernel"
+  __slots__ = ()
 
   @property
   def function_name(self) -> str:

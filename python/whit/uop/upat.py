@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable, Iterable, Iterator, Sequence
 
 from whit import _whit
 from whit.dtype import DType
 from whit.uop import GroupOp, Ops
 
-Alternatives = Sequence["UPat"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+  from typing import Any, Callable, Iterable, Iterator, Sequence
+  Alternatives = Sequence["UPat"]
 
 
 def _tuple(x) -> tuple | None: return None if x is None else tuple(x) if isinstance(x, (tuple, list, set, frozenset)) else (x,)
