@@ -40,8 +40,11 @@ fuzz: setup
 # Wheels with LLVM's host target inside, for each Python in PYTHONS (3.12 and newer: one for all of them, by the stable ABI),
 # each tried in an environment that has nothing else.
 PYTHONS ?= .venv/bin/python
+# One of 3.12 or newer, and others that its wheel is tried with.
+ABI3_PYTHONS ?= $(shell for p in $$(ls -d $(HOME)/.pyenv/versions/3.1[2-9]*/bin/python 2>/dev/null || command -v python3.12); do echo $$p; done)
 wheel: setup
 	for python in $(PYTHONS); do tools/ci/wheel.sh $$python || exit 1; done
+	test -z "$(ABI3_PYTHONS)" || tools/ci/wheel.sh $(ABI3_PYTHONS)
 
 clean:
 	rm -rf build-* dist out

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import whit.transform
-from whit import Tensor, TinyJit, function, grad, hessian, jacobian, jvp, nn, value_and_grad, vjp, vmap
+from whit import Tensor, TinyJit, checkpoint, function, grad, hessian, jacobian, jvp, nn, value_and_grad, vjp, vmap
 
 RNG = np.random.default_rng(7)
 
@@ -87,6 +87,7 @@ TRANSFORMS = {
   "gradient": lambda fn: lambda x: grad(lambda y: fn(y).sum())(x),
   "vmap": lambda fn: lambda x: vmap(fn)(x),
   "jvp": lambda fn: lambda x: jvp(fn, (x,), (Tensor(V) if x.ndim == 2 else x,))[1],
+  "checkpoint": lambda fn: checkpoint(fn),
   "function": lambda fn: function(fn, allow_implicit=True),
   "TinyJit": lambda fn: TinyJit(lambda x: fn(x).realize()),
 }
@@ -116,6 +117,23 @@ def test_every_ordered_pair(outer, inner):
   fn = TRANSFORMS[outer](TRANSFORMS[inner](f))
   for _ in range(3 if "TinyJit" in (outer, inner) else 1): got = fn(Tensor(X).realize())
   np.testing.assert_allclose(got.numpy(), want, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("outer", TRANSFORMS)
+def test_a_checkpoint_changes_no_bit(outer):
+  m = Tensor(arr(4, 4)).realize()
+  def layers(x): return ((x @ m).sin() @ m).tanh().exp()
+  plain, hinted = (TRANSFORMS[outer](TRANSFORMS["gradient"](fn)) for fn in (layers, checkpoint(lambda x: checkpoint(layers)(x))))
+  for _ in range(3): got, want = hinted(Tensor(X).realize()), plain(Tensor(X).realize())
+  np.testing.assert_array_equal(got.numpy(), want.numpy())
+
+
+def test_a_jit_in_a_captured_jit_says_so():
+  inner = TinyJit(lambda x: (x + 1).realize())
+  outer = TinyJit(lambda x: inner(x).realize())
+  x = Tensor(X).realize()
+  with pytest.raises(RuntimeError, match="jit"):
+    for _ in range(4): outer(x)
 
 
 def test_in_a_captured_training_step():

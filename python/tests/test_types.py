@@ -65,3 +65,19 @@ def test_a_program_is_typed(tmp_path):
   done = subprocess.run(command, env=env, capture_output=True, text=True)
   assert done.returncode == 0, done.stdout + done.stderr
   subprocess.run([sys.executable, program], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, check=True)
+
+
+def test_the_interface_is_as_written_down():
+  env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+  if os.environ.get("WHIT_BLESS"): subprocess.run([sys.executable, ROOT / "tools/api.py"], env=env, check=True)
+  done = subprocess.run([sys.executable, ROOT / "tools/api.py", "--check"], env=env, capture_output=True, text=True)
+  assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_one_version():
+  import re
+
+  import whit
+  def first(path, pattern): return re.search(pattern, (ROOT / path).read_text(), re.M)[1]
+  versions = {first("CMakeLists.txt", r"^project\(whit VERSION (\S+)"), first("pyproject.toml", r'^version = "(.*)"'), first("CHANGELOG.md", r"^## (\S+)"), whit.__version__}
+  assert len(versions) == 1, versions

@@ -23,6 +23,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING: from whit.helpers.files import fetch
 
 
+def __dir__(): return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str):
   if name != "fetch": raise _missing(__name__, name)
   from whit.helpers.files import fetch  # which needs modules that take long

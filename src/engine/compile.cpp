@@ -196,7 +196,8 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t
     for (size_t i = 0; i < missing.size(); ++i) {
       const int64_t now = os::now_ns(), left = static_cast<int64_t>(missing.size() - i);
       Missing& m = missing[i];
-      m.decisions = search_decisions(*m.job, *m.key.path, beam, end ? now + std::max<int64_t>(0, end - now) / left : 0);
+      m.decisions =
+          search_decisions(*m.job, *std::get<1>(m.key), beam, end ? now + std::max<int64_t>(0, end - now) / left : 0);
     }
   }
   std::atomic<size_t> next{0};

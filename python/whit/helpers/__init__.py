@@ -37,12 +37,17 @@ CI = os.getenv("CI", "") != ""
 GlobalCounters = _whit.GlobalCounters
 
 
+_LATE = ("whit.helpers.memory", "whit.helpers.progress", "whit.helpers.timing", "whit.helpers.files")
+
+
+def __dir__(): return sorted({*globals(), *ContextVar._cache, *(n for m in _LATE for n in vars(importlib.import_module(m)) if n[0] != "_")})
+
+
 def __getattr__(name: str):
   # Every flag of the table is a name of this module: DEBUG, BEAM, TRAINING ...
   if name in ContextVar._cache: return ContextVar._cache[name]
   if name.startswith("__"): raise missing("whit.helpers", name)
-  for topic in ("memory", "progress", "timing", "files"):
-    module = importlib.import_module(f"whit.helpers.{topic}")
+  for module in map(importlib.import_module, _LATE):
     if hasattr(module, name):
       globals()[name] = getattr(module, name)
       return globals()[name]
