@@ -420,6 +420,10 @@ std::vector<std::byte> read_bytes(const Tensor& t) {
 
 AnyObject to_list(const Tensor& self) {
   const Tensor t = strong(self);
+  const Shape& shape = t.shape();
+  double n_lists = 1;  // of a shape with a 0 at its end there may be any number
+  for (size_t a = 0; a + 1 < shape.size() && shape[a] > 0; ++a) n_lists *= static_cast<double>(shape[a]);
+  WHIT_USER(n_lists <= 1e9, Memory, "[tolist] shape {} has {:.3g} lists; expected at most 1e9", shape.str(), n_lists);
   const auto bytes = read_bytes(t);
   int64_t i = 0;
   return nested(t.dtype(), bytes.data(), t.shape(), 0, i);

@@ -57,6 +57,65 @@ nb::object make_class(nb::module_& m, const char* name, PyObject* base) {
 
 }  // namespace
 
+namespace {
+// nanobind says itself what arguments a function does not take. Its functions are called through a pointer in each of them,
+// which is replaced, so that the text of that error reads like all others (whit/arguments.py).
+vectorcallfunc originals[8];  // nanobind has a few kinds of functions
+
+void reword_type_error() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  const nb::object text = nb::steal(PyObject_Str(value));
+  nb::object said = text;
+  if (std::string_view(nb::str(text).c_str()).find("(): incompatible function arguments") != std::string_view::npos)
+    said = nb::module_::import_("whit.arguments").attr("explain")(text);
+  if (said.is(text))
+    PyErr_Restore(type, value, trace);
+  else {
+    Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+    PyErr_SetObject(PyExc_TypeError, said.ptr());
+  }
+}
+template <int kI> PyObject* call(PyObject* f, PyObject* const* args, size_t n, PyObject* names) {
+  PyObject* out = originals[kI](f, args, n, names);
+  if (!out && PyErr_ExceptionMatches(PyExc_TypeError)) try {
+      reword_type_error();
+    } catch (nb::python_error& e) {
+      e.restore();
+    }
+  return out;
+}
+constexpr vectorcallfunc kCalls[] = {call<0>, call<1>, call<2>, call<3>, call<4>, call<5>, call<6>, call<7>};
+
+void reword_errors_of(nb::handle f) {
+  PyTypeObject* type = Py_TYPE(f.ptr());
+  if (type == &PyProperty_Type) {
+    for (const char* part : {"fget", "fset"}) reword_errors_of(f.attr(part));
+    return;
+  }
+  if (!std::string_view(type->tp_name).starts_with("nanobind.nb_") || !(type->tp_flags & Py_TPFLAGS_HAVE_VECTORCALL))
+    return;
+  auto& slot = *reinterpret_cast<vectorcallfunc*>(reinterpret_cast<char*>(f.ptr()) + type->tp_vectorcall_offset);
+  for (size_t i = 0; i < std::size(originals); ++i) {
+    if (slot == kCalls[i]) return;
+    if (!originals[i]) originals[i] = slot;
+    if (originals[i] != slot) continue;
+    slot = kCalls[i];
+    return;
+  }
+}
+void reword_errors(nb::handle holder) {
+  for (nb::handle value : nb::list(holder.attr("__dict__").attr("values")())) {
+    reword_errors_of(value);
+    if (PyType_Check(value.ptr()) && nb::cast<std::string>(value.attr("__module__")) == "whit._whit")
+      reword_errors(value);
+  }
+}
+}  // namespace
+
+void reword_all_errors(nb::module_& m) { reword_errors(m); }
+
 nb::object error_class(ErrorKind kind) { return nb::borrow(python_class(kind)); }
 
 }  // namespace whit::python
@@ -119,4 +178,5 @@ NB_MODULE(_whit, m) {
   bind_jit(m);
   bind_transform(m);
   bind_extend(m);
+  reword_all_errors(m);
 }

@@ -67,6 +67,8 @@ Tensor arange(nb::handle start, nb::handle stop, nb::handle step, nb::handle dty
     return Tensor::arange_float(nb::cast<double>(nb::float_(first)), nb::cast<double>(nb::float_(last)),
                                 nb::cast<double>(nb::float_(step)), dt);
   auto to_i64 = [](nb::handle h) -> int64_t {
+    WHIT_USER(nb::hasattr(h, "__index__"), Type, "[arange] a bound is {}; expected a number",
+              nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(h.ptr()))).attr("__name__")));
     int overflow = 0;
     const long long v = PyLong_AsLongLongAndOverflow(h.ptr(), &overflow);
     if (overflow != 0) raise(ErrorKind::Overflow, "[arange] a bound does not fit into int64");
@@ -171,7 +173,11 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
             const Tensor g = x.grad();
             return g.defined() ? nb::cast(g) : nb::none();
           },
-          [](Tensor& x, nb::handle g) { x.set_grad(g.is_none() ? Tensor() : to_tensor(g, "grad")); },
+          [](Tensor& x, nb::handle g) {
+            WHIT_USER(g.is_none() || nb::isinstance<Tensor>(g), Type, "[grad] expected a Tensor or None, got {}",
+                      nb::repr(g.type()).c_str());
+            x.set_grad(g.is_none() ? Tensor() : nb::cast<Tensor>(g));
+          },
           nb::for_setter(nb::arg("grad").none()));
 
   // Running

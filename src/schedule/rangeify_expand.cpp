@@ -430,6 +430,8 @@ void Rangeify::expand(int32_t k) {
         ask(0, in.scope, source_index(n, at), in.gate);
         break;
       }
+      WHIT_USER(n->op != Op::Param, Runtime,
+                "[realize] the value reads a PARAM, the placeholder of an argument, which has no data");
       WHIT_CHECK(is_elementwise(n->op) || n->op == Op::Contiguous || n->op == Op::Copy, "{} in a tensor graph",
                  name(n->op));
       for (size_t s = 0; s < n->n_src; ++s) ask(s, in.scope, at, in.gate);
