@@ -1,11 +1,10 @@
-// How it works. The candidates are: an output axis as lanes, or none. Under each, every REDUCE that does not depend on
-// the lane axis may have its innermost range split into lanes. A small cost model counts what is executed, an access
-// with lanes costing what its stride makes it cost. The best candidate is applied: tails become nests or reduces of
-// their own with fewer lanes, so no access is gated.
+// How it works. A REDUCE whose terms lie along memory has its innermost range split into lanes. Beside that, the
+// candidates are: an output axis as lanes, or none. A small cost model counts what is executed, an access with lanes
+// costing what its stride makes it cost. The best candidate is applied: tails become nests or reduces of their own with
+// fewer lanes, so no access is gated.
 //
-// Requirements: (1) what decides the order of a sum is the kernel's shape, strides and dtypes, nothing of the machine
-// but the number of bytes of a vector in the case of output lanes, which does not change any sum; (2) a kernel of many
-// nodes is not copied often.
+// Requirements: (1) what decides the order of a sum is the shape, strides and dtype of its own terms, nothing of the
+// machine or of what else the kernel does; (2) a kernel of many nodes is not copied often.
 #include "codegen/vectorize.h"
 
 #include <algorithm>
@@ -77,8 +76,7 @@ double lanes_on_average(int64_t n, int64_t lanes) {
 }
 
 struct Plan {
-  UOp lane;                        // an output axis, or null
-  std::vector<const Node*> split;  // REDUCEs
+  UOp lane;  // an output axis, or null
   double cost = 0;
 };
 
@@ -87,45 +85,52 @@ int64_t reduce_lanes(const Node* reduce) {
   return std::min(kReduceBytes / n_bytes(reduce->dtype), floor_pow2(range_size(k)));
 }
 
-// The cost of a nest when `lane` is lanes; REDUCEs beside it are split where that helps.
-Plan plan_with(const std::vector<const Node*>& nodes, const UOp& lane, const Target& target) {
-  Plan p{lane, {}, 0};
-  int64_t lanes = 1;
+// Is the innermost range of a REDUCE split into lanes? The order of its terms hangs on it, so what decides is their number,
+// their dtype and where they lie: along memory, and not side by side with those of other outputs, which are lanes then.
+bool is_split(const Node* n, std::span<const Node* const> inner) {
+  if (n->op != Op::Reduce || n->dtype == DType::Bool || n->n_src < 2) return false;
+  const UOp k(n->src()[n->n_src - 1]);
+  if (axis_type(k.node()) != AxisType::Reduce || range_size(k.node()) < 16 || !depends(n->src()[0], k)) return false;
+  std::vector<Affine> loads;
+  const UOp terms(n->src()[0]);
+  for (const Node* m : toposort(terms))  // lanes of one sum within lanes of another are not there
+    if (depends(m, k) && std::ranges::find(inner, m) != inner.end()) return false;
+  for (const Node* m : toposort(terms, [](const Node* u) { return u->op != Op::Reduce; }))
+    if (m->op == Op::Load && m->src()[0]->op == Op::Index) loads.push_back(affine_of(UOp(m->src()[0]->src()[1])));
+  const auto lie_along = [&](const UOp& r, int64_t most) {
+    return std::ranges::all_of(loads, [&](const Affine& a) {
+      const Stride s = stride_of(a, r);
+      return s.linear && std::abs(s.value) <= most;
+    });
+  };
+  if (!lie_along(k, 2)) return false;
+  for (const Node* r : UOp(n).ranges())
+    if (range_size(r) >= 16 && lie_along(UOp(r), 1)) return false;
+  return true;
+}
+
+// The cost of a nest when `lane` is lanes beside the REDUCEs that are split; infinite when they are in its way.
+Plan plan_with(const std::vector<const Node*>& nodes, const UOp& lane, const Target& target,
+               std::span<const Node* const> split) {
+  Plan p{lane, 0};
   double on_average = 1;
   if (lane) {
-    lanes = std::max<int64_t>(1, target.vector_bytes / widest_bytes(nodes, lane));
+    const int64_t lanes = std::max<int64_t>(1, target.vector_bytes / widest_bytes(nodes, lane));
     on_average = lanes_on_average(range_size(lane.node()), std::min(lanes, floor_pow2(range_size(lane.node()))));
   }
-  auto in_lanes = [&](const Node* n) { return lane && depends(n, lane); };
   std::unordered_map<const Node*, double> cost;
   for (const Node* n : nodes)
-    if (is_value(n)) cost[n] = executions(n) * (in_lanes(n) ? lane_cost(n, lane, on_average) : op_cost(n));
-  // Outer REDUCEs first: an inner one whose range is lanes already stays whole.
-  std::vector<UOp> taken;
-  for (size_t i = nodes.size(); i-- > 0;) {
-    const Node* n = nodes[i];
-    if (n->op != Op::Reduce || in_lanes(n) || n->dtype == DType::Bool || n->n_src < 2) continue;
+    if (is_value(n)) cost[n] = executions(n) * (lane && depends(n, lane) ? lane_cost(n, lane, on_average) : op_cost(n));
+  for (const Node* n : split) {
     const UOp k(n->src()[n->n_src - 1]);
-    bool free = range_size(k.node()) >= 8 && std::has_single_bit(static_cast<uint64_t>(n_bytes(n->dtype)));
-    for (const UOp& t : taken) free = free && !depends(n, t) && t != k;
-    if (lane)
-      for (const Node* m : nodes) free = free && !(depends(m, k) && in_lanes(m));
-    if (!free) continue;
-    double now = 0, then = 0;
     const double n_lanes = std::min<double>(lanes_on_average(range_size(k.node()), reduce_lanes(n)),
                                             static_cast<double>(kReduceBytes) / 4 / n_bytes(n->dtype));
-    for (const Node* m : nodes)
-      if (is_value(m) && depends(m, k)) {
-        now += cost[m];
-        then += executions(m) * lane_cost(m, k, n_lanes);
-      }
-    const double fold = executions(n) * 12;
-    if (then + fold >= now) continue;
-    for (const Node* m : nodes)
-      if (is_value(m) && depends(m, k)) cost[m] = executions(m) * lane_cost(m, k, n_lanes);
-    p.cost += fold;
-    p.split.push_back(n);
-    taken.push_back(k);
+    for (const Node* m : nodes) {
+      if (!depends(m, k)) continue;
+      if (lane && depends(m, lane)) return {lane, std::numeric_limits<double>::infinity()};
+      if (is_value(m)) cost[m] = executions(m) * lane_cost(m, k, n_lanes);
+    }
+    p.cost += executions(n) * 12;
   }
   for (const auto& [n, c] : cost) p.cost += c;
   return p;
@@ -138,11 +143,11 @@ UOp combine(std::string_view monoid, const UOp& a, const UOp& b) {
 }
 
 // sum over (.., k)  ->  sum over lanes of the sum over (.., k / lanes), and the same for what is left, shorter.
-UOp split_reduce(const Node* n, Nest& nest, bool short_tail) {
+UOp split_reduce(const Node* n, Nest& nest) {
   const UOp k(n->src()[n->n_src - 1]);
   const std::string_view monoid = n->arg.at(0).as_str();
   UOp all;
-  for (const Segment& s : segments_of(range_size(k.node()), reduce_lanes(n), 1, short_tail)) {
+  for (const Segment& s : segments_of(range_size(k.node()), reduce_lanes(n), 1, false)) {
     const UOp outer = fresh_range(s.count, AxisType::Reduce);
     UOp at = outer * s.lanes + s.begin;
     std::vector<UOp> ranges;
@@ -413,31 +418,40 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
   const std::vector<UOp> before = nest.ends;  // keeps the nodes alive
   const std::vector<const Node*> nodes = toposort(before);
   const bool big = nodes.size() > 400;
-  std::vector<Plan> plans{plan_with(nodes, UOp(), target)};
+  std::vector<const Node*> split;  // inner ones first
+  for (const Node* n : nodes)
+    if (is_split(n, split)) split.push_back(n);
+  std::vector<Plan> plans{plan_with(nodes, UOp(), target, split)};
   if (nodes.size() < 20000)
     for (const UOp& r : nest.order)
       if (axis_type(r.node()) == AxisType::Weak && range_size(r.node()) >= 4)
-        plans.push_back(plan_with(nodes, r, target));
+        plans.push_back(plan_with(nodes, r, target, split));
   std::stable_sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.cost < b.cost; });
-  // Other lanes with the same sums split compute the same bits.
-  std::erase_if(plans, [split = plans[0].split](const Plan& p) { return p.split != split; });
+  std::erase_if(plans, [](const Plan& p) { return std::isinf(p.cost); });
   const Plan best = plans[static_cast<size_t>(nest.pick("lane", static_cast<int>(plans.size())))];
   const double ns = best.cost * kNsPerUnit;
 
   // REDUCEs that are not split, and are short, lose their loops; the others are split. Inner ones come first in the
   // order of nodes, and outer ones may contain them.
-  unroll_small_reduces(nest, best.split);
-  if (!best.split.empty()) {
-    const std::vector<const Node*> fresh = toposort(nest.ends);
-    std::vector<const Node*> todo;
-    // Unrolling made new nodes; a REDUCE keeps its closed ranges, which name it.
-    std::vector<const Node*> wanted;
-    for (const Node* s : best.split) wanted.push_back(s->src()[s->n_src - 1]);
+  unroll_small_reduces(nest, split);
+  if (!split.empty()) {
+    std::vector<UOp> cut;
+    for (const Node* n : split) cut.emplace_back(n->src()[n->n_src - 1]);
+    split.clear();  // unrolling made new nodes
     Remade made;
-    for (const Node* n : fresh) {
+    for (const Node* n : toposort(nest.ends)) {
       made.update(n);
-      if (n->op == Op::Reduce && std::find(wanted.begin(), wanted.end(), n->src()[n->n_src - 1]) != wanted.end())
-        made.set(n, split_reduce(made.of(n).node(), nest, big));
+      if (n->op != Op::Reduce) continue;
+      if (is_split(n, split)) {
+        split.push_back(n);
+        made.set(n, split_reduce(made.of(n).node(), nest));
+        continue;
+      }
+      // One that stays whole beside it gets a range of its own.
+      RangeMap own;
+      for (const UOp& r : closed_ranges(n))
+        if (contains(cut, r)) nest.order.push_back(own[r.node()] = with_type(r, axis_type(r.node())));
+      made.set(n, substitute(made.of(n), own));
     }
     for (UOp& e : nest.ends) e = made.of(e.node());
     forget_unused(nest);
