@@ -241,6 +241,39 @@ def row_replay(table, build, pairs):
   table.add_turns("call of 3 tiny kernels", "<= 3 us from C++, <= 5 us from Python", turns, "torch", 1e6, "us")
 
 
+# CPU time of a + b for tensors that no graph has yet, by module; nothing is freed in between.
+ADDITIONS = """
+import time, {0}
+xs, b = [{0}.{1}([float(i)]){2} for i in range(4000)], {0}.{1}([2.0]){2}
+best = []
+for part in range(8):
+  start = time.thread_time_ns()
+  out = [x + b for x in xs[part * 500:part * 500 + 500]]
+  best.append((time.thread_time_ns() - start) / 500)
+print(min(best))
+"""
+
+
+def row_python(table, build, pairs):
+  def cpu_ms(python, code):
+    import resource
+    times = []
+    for _ in range(max(pairs, 5)):
+      before = resource.getrusage(resource.RUSAGE_CHILDREN)
+      subprocess.run([str(python), "-c", code], check=True, env=env)
+      after = resource.getrusage(resource.RUSAGE_CHILDREN)
+      times.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3)
+    return min(times)
+  env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+  table.add("import whit, CPU time of the process", "<= 60 ms", f"{cpu_ms(VENV, 'import whit'):.1f} ms", f"Python alone {cpu_ms(VENV, 'pass'):.1f} ms")
+  def addition(python, *names):
+    done = subprocess.run([str(python), "-c", ADDITIONS.format(*names)], env=env, capture_output=True, text=True)
+    return f"{float(done.stdout) * 1e-3:.2f} us" if done.returncode == 0 else "not there"
+  there = addition(PEERS, "torch", "tensor", "") if PEERS.exists() else "not there"
+  tinygrad = addition(PEERS, "tinygrad", "Tensor", ".realize()") if PEERS.exists() else "not there"
+  table.add("building a + b, CPU time", "<= 1.5 us", addition(VENV, "whit", "Tensor", ".realize()"), f"torch (computes it) {there}, tinygrad {tinygrad}")
+
+
 def row_graphs(table, build, pairs):
   for mode in ("deep", "wide"):
     lines = program(build, "graphs", mode)
@@ -273,7 +306,7 @@ def row_build(table, build, pairs):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-ROWS = {"train": row_train, "train-1": row_train_one_thread, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "kernels": row_kernels, "shapes": row_shapes, "start": row_start, "compile": row_compile,
+ROWS = {"train": row_train, "train-1": row_train_one_thread, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "kernels": row_kernels, "shapes": row_shapes, "start": row_start, "compile": row_compile, "python": row_python,
         "rewrite": row_rewrite, "replay": row_replay, "graphs": row_graphs, "leak": row_leak, "build": row_build}
 
 

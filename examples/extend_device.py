@@ -33,7 +33,7 @@ class BytesProgram:
 
 class BytesDevice(Compiled):
   about = "kernels over Python's bytearrays"
-  count = 2
+  n_devices = 2
   renderers = {"C": CCompiler}
   def __init__(self, device: str): super().__init__(device, BytesAllocator(), BytesProgram)
 

@@ -181,7 +181,7 @@ class PyKind final : public DeviceKind {
   PyKind(const std::string& kind, nb::object cls)
       : DeviceKind(kind, nb::cast<std::string>(cls.attr("about"))),
         cls_(hold(cls)),
-        count_(nb::cast<int>(cls.attr("count"))),
+        count_(nb::cast<int>(cls.attr("n_devices"))),
         arch_(nb::cast<std::string>(cls.attr("arch"))) {
     for (auto [key, compiler] : compilers()) {
       names_.push_back(nb::cast<std::string>(key));

@@ -110,7 +110,7 @@ class PyJit {
       return x == y || (x != x && y != y);
     }
     const bool by_value = PyLong_CheckExact(a.ptr()) || PyUnicode_CheckExact(a.ptr()) || PyBytes_CheckExact(a.ptr()) ||
-                          PyMethod_Check(a.ptr()) || PySlice_Check(a.ptr());
+                          PySlice_Check(a.ptr()) || a.type().is(nb::module_::import_("types").attr("MethodType"));
     return by_value && a.equal(b);
   }
 

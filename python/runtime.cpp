@@ -35,6 +35,8 @@ void bind_runtime(nb::module_& m) {
   m.def("canonicalize_device", [](const std::string& d) { return canonical_device(d); });
   m.def("open_device", [](const std::string& d) { Device::get(d); });
   m.def("synchronize", [](const std::string& d) { unlocked([&] { Device::get(d).synchronize(); }); });
+  m.def("device_count",
+        [](const std::string& d) { return must_find_kind(device_kind_of(canonical_device(d))).count(); });
   m.def("device_arch", [](const std::string& d) { return Device::get(d).arch(); });
   m.def("opened_devices", [] {
     nb::list l;

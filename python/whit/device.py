@@ -101,7 +101,7 @@ def CCompiler(arch: str = "") -> _whit.NativeCompiler:
 class Compiled:
   """An opened device. One that Python adds is a class derived from it, which `Device.register` names.
 
-  `renderers` maps the names of renderers that write its kernels, best first, to what makes the compiler for an arch; without one the device
+  `n_devices` says how many there are: NAME, NAME:1 ... `renderers` maps the names of renderers that write its kernels, best first, to what makes the compiler for an arch; without one the device
   holds data only. `runtime` makes a callable of a compiled `KernelObject`: it is called with a handle a buffer and `global_size`, `local_size`, `vals`,
   `wait`, and returns the seconds that it took if `wait` is set.
 
@@ -111,12 +111,15 @@ class Compiled:
   """
 
   about: str = "from Python"
-  count: int = 1
+  n_devices: int = 1
   arch: str = ""
   renderers: dict[str, Callable[[str], Any]] = {}
 
   def __init__(self, device: str, allocator: Allocator | None = None, runtime: Callable[[KernelObject], Callable] | None = None):
     self.device, self.allocator, self.runtime = device, allocator, runtime
+  def count(self) -> int:
+    """How many devices of this kind there are."""
+    return self.n_devices
   def synchronize(self) -> None:
     """Returns when all earlier work of the device is done."""
   def finalize(self) -> None:
@@ -125,6 +128,7 @@ class Compiled:
 
 
 class _BuiltIn(Compiled):
+  def count(self) -> int: return _whit.device_count(self.device)
   def synchronize(self) -> None: _whit.synchronize(self.device)
   @property
   def arch(self) -> str: return _whit.device_arch(self.device)  # type: ignore[override]
