@@ -30,6 +30,13 @@ class PyJit {
         collect(nb::object(kwargs[k]), inputs, others, form);
       }
     }
+    nb::object returned = nb::none();
+    const auto body = [&](std::span<const Tensor>) {
+      returned = fxn_(*args, **kwargs);
+      std::vector<Tensor> leaves;
+      flatten(returned, leaves);
+      return leaves;
+    };
     const bool replays = jit_.is_captured() && flag::JIT();
     if (replays) {
       // Number, shapes and dtypes of tensors are the business of jit_, which says more about them.
@@ -39,17 +46,12 @@ class PyJit {
         WHIT_USER(is_same(others[i], others_[i]), Jit,
                   "[jit] an argument that is no tensor is {}, and was {} when captured; replay would use the old one",
                   nb::repr(others[i]).c_str(), nb::repr(others_[i]).c_str());
-      const std::vector<Tensor> out = unlocked([&] { return jit_.call(inputs, {}); });
+      const std::vector<Tensor> out =
+          flag::JIT_CHECK() ? jit_.call(inputs, body) : unlocked([&] { return jit_.call(inputs, {}); });
       size_t next = 0;
       return rebuild(structure_, out, next);
     }
-    nb::object returned = nb::none();
-    const std::vector<Tensor> out = jit_.call(inputs, [&](std::span<const Tensor>) {
-      returned = fxn_(*args, **kwargs);
-      std::vector<Tensor> leaves;
-      flatten(returned, leaves);
-      return leaves;
-    });
+    jit_.call(inputs, body);
     if (jit_.is_captured()) {
       structure_ = returned;
       form_ = std::move(form);

@@ -1,5 +1,6 @@
 #include "engine/compile.h"
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -8,6 +9,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/build_id.h"
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -18,6 +20,7 @@
 #include "ir/text.h"
 #include "render/renderer.h"
 #include "rewrite/passes.h"
+#include "runtime/disk_cache.h"
 #include "runtime/ref/ref_device.h"
 
 namespace whit::engine {
@@ -120,9 +123,76 @@ int64_t search_end() {
 
 }  // namespace
 
+// Executables on disk, by kernel and build: a warm start lowers and renders nothing. Not for those who look at lowering.
+class ProgramCache {
+ public:
+  ProgramCache(const CompileJob& job, const CodePath& path, const Target& t, const std::string& decisions) : job_(job) {
+    const bool is_looked_at = flag::DEBUG() >= 3 || flag::SPEC() > 0 || flag::TRACK_MATCH_STATS() > 0;
+    const bool is_own = passes_key() == 0 && (t.renderer == "llvm" || t.renderer == "c");  // not code of users
+    if (is_looked_at || !is_own || !flag::CCACHE() || !flag::CACHELEVEL() || path.kind == "NULL" || build_id().empty())
+      return;
+    key_ = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", build_id(), job.sink.key().hex(), path.kind,
+                       path.renderer, path.arch, path.compiler->key(), t.vector_bytes, t.n_vector_registers, t.has_fma,
+                       t.l1_bytes, t.l2_bytes, t.l3_bytes, t.n_cores, codegen_flags(), decisions);
+  }
+  ExecutablePtr find() const {
+    std::optional<std::string> found;
+    if (!key_.empty()) found = DiskCache::get().find("program", key_);
+    if (!found) return nullptr;
+    auto e = std::make_shared<Executable>();
+    e->sink = job_.sink;
+    e->device = job_.device;
+    Text text{*found};
+    for (std::string* s : texts(*e)) *s = text.next();
+    for (int64_t n = text.number(); n > 0; --n) e->variables.push_back(text.next());
+    e->n_ops = text.number();
+    e->n_bytes = text.number();
+    e->size_.global[0] = text.number();
+    e->object.n_buffers = static_cast<int>(text.number());
+    e->object.n_variables = static_cast<int>(e->variables.size());
+    e->object.scratch_bytes = text.number();
+    e->object.min_part = text.number();
+    e->object.parallel = text.number() != 0;
+    return e;
+  }
+  void put(Executable& e) const {
+    if (key_.empty()) return;
+    std::string all;
+    const auto add = [&](std::string_view s) { all += fmt::format("{}:{}", s.size(), s); };
+    for (const std::string* s : texts(e)) add(*s);
+    add(std::to_string(e.variables.size()));
+    for (const std::string& v : e.variables) add(v);
+    for (const int64_t n :
+         {e.n_ops, e.n_bytes, int64_t{e.size_.global[0]}, int64_t{e.object.n_buffers},
+          static_cast<int64_t>(e.object.scratch_bytes), e.object.min_part, int64_t{e.object.parallel}})
+      add(std::to_string(n));
+    DiskCache::get().put("program", key_, all);
+  }
+
+ private:
+  static std::array<std::string*, 5> texts(Executable& e) {
+    return {&e.name, &e.source, &e.object.name, &e.object.arch, &e.object.library};
+  }
+  // What put() wrote: the cache gives back nothing else.
+  struct Text {
+    const std::string& all;
+    size_t at = 0;
+    std::string next() {
+      const size_t colon = all.find(':', at), n = std::stoul(all.substr(at, colon - at));
+      at = colon + 1 + n;
+      return all.substr(colon + 1, n);
+    }
+    int64_t number() { return std::stoll(next()); }
+  };
+  const CompileJob& job_;
+  std::string key_{};
+};
+
 ExecutablePtr compile_kernel(const CompileJob& job, const CodePath& path, const std::string& decisions) {
   const Target target = target_for(path);
   if (path.kind == "REF") return compile_program(job, path, target, UOp());
+  const ProgramCache cache(job, path, target, decisions);
+  if (ExecutablePtr found = cache.find()) return found;
   if (flag::DEBUG() >= 5) log_line(to_text(job.sink));
   codegen::Decisions said(decisions);
   UOp program;
@@ -130,7 +200,9 @@ ExecutablePtr compile_kernel(const CompileJob& job, const CodePath& path, const 
     const ProfileSpan span("lower", job.sink.arg().at(0).as_str());
     program = lower_kernel(job.sink, target, &said);
   }
-  return compile_program(job, path, target, program);
+  ExecutablePtr e = compile_program(job, path, target, program);
+  cache.put(*e);
+  return e;
 }
 
 void Executable::load() {

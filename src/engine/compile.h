@@ -45,6 +45,7 @@ class Executable {
   const CpuKernel& cpu_kernel() const { return cpu_; }  ///< fn is null on other devices
 
  private:
+  friend class ProgramCache;
   friend ExecutablePtr compile_program(const CompileJob&, const CodePath&, const Target&, const UOp&);
   void run_other(void* const* buffers, const int64_t* values) const;
   bool is_ref_ = false, loaded_ = false;

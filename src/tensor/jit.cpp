@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "base/flags.h"
@@ -330,6 +331,63 @@ void TinyJit::Captured::settle(const Placed& in) {
   start_watch();
 }
 
+namespace {
+
+// JIT_CHECK=1: what the function itself makes of a call, which is then undone.
+class Beside {
+ public:
+  Beside(std::vector<BufferPtr> state, const engine::CapturedGraph& graph, std::span<const Tensor> inputs,
+         std::span<const Tensor> given, const TinyJit::Body& body)
+      : memory_(std::move(state)) {
+    {
+      const Placed in = in_memory(inputs);  // later it would look like a reader of what the function overwrites
+      for (size_t i = 0; i < in.memory.size(); ++i)
+        if (graph.writes_input(i)) memory_.push_back(engine::buffer_of(base_of(in.memory[i])));
+    }
+    const auto before = contents();
+    std::vector<Tensor> results = body(given), all = results;
+    for (Tensor& t : live_if(has_pending_store)) all.push_back(std::move(t));
+    Tensor::realize_all(all);
+    results_ = bytes_of(results);
+    stored_ = contents();
+    for (size_t i = 0; i < memory_.size(); ++i) memory_[i]->copyin(before[i].data(), memory_[i]->n_bytes());
+  }
+  void compare(std::span<const Tensor> replayed) const {
+    WHIT_USER(replayed.size() == results_.size(), Jit,
+              "[jit] JIT_CHECK: the function gives {} tensors now, {} were captured", results_.size(), replayed.size());
+    same("result", bytes_of(replayed), results_);
+    same("stored tensor", contents(), stored_);
+  }
+
+ private:
+  using Contents = std::vector<std::vector<std::byte>>;
+  static Contents bytes_of(std::span<const Tensor> tensors) {
+    Contents out;
+    for (const Tensor& t : tensors) out.push_back(t.bytes());
+    return out;
+  }
+  Contents contents() const {
+    Contents out;
+    for (const BufferPtr& b : memory_)
+      b->copyout(out.emplace_back(static_cast<size_t>(b->n_bytes())).data(), b->n_bytes());
+    return out;
+  }
+  static void same(const char* what, const Contents& got, const Contents& want) {
+    for (size_t i = 0; i < got.size(); ++i) {
+      const auto at = std::mismatch(got[i].begin(), got[i].end(), want[i].begin(), want[i].end()).first;
+      WHIT_USER(
+          got[i] == want[i], Jit,
+          "[jit] JIT_CHECK: {} {} of the replay is not what the function gives now, from byte {} of {} on: it depends "
+          "on something that is no tensor among its arguments or its state",
+          what, i, at - got[i].begin(), want[i].size());
+    }
+  }
+  std::vector<BufferPtr> memory_{};  // that the call writes
+  Contents results_{}, stored_{};
+};
+
+}  // namespace
+
 TinyJit::TinyJit(Body body, int64_t memory_budget) : body_(std::move(body)), memory_budget_(memory_budget) {
   WHIT_USER(memory_budget >= 0, Value, "[jit] memory_budget is {} bytes; expected none below 0", memory_budget);
 }
@@ -374,6 +432,13 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
                 Jit, "[jit] input {} is {}; captured with {}", i, describe(t.shape(), t.dtype(), device),
                 describe(want[i].shape, want[i].dtype, want[i].device));
     }
+    std::optional<Beside> beside;
+    if (flag::JIT_CHECK() && !engine::is_capturing()) {
+      std::vector<BufferPtr> state;
+      for (const auto& w : captured_->watches)
+        if (captured_->memory.at(w.memory.get())) state.push_back(w.memory);
+      beside.emplace(std::move(state), *captured_->graph, inputs, given, body);
+    }
     const Placed in = in_memory(inputs);
     check_copies(*captured_->graph, in);
     if (captured_->has_changed(in)) captured_->settle(in);
@@ -388,6 +453,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
       out.push_back(captured_->result(out.size(), storage, std::span(done).subspan(place, r.n_places), bound));
       place += r.n_places;
     }
+    if (beside) beside->compare(out);
     ++cnt_;
     return out;
   }
