@@ -28,7 +28,7 @@ bench: setup
 	PRESET=bench ./dev build
 	.venv/bin/python bench/run.py
 
-# The environment in which bench/ runs PyTorch and tinygrad.
+# The environment in which bench/ runs PyTorch, OpenVINO and tinygrad.
 bench-peers:
 	@./setup.sh --bench
 

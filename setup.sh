@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what whit needs on Debian 12 and makes the Python environment .venv. Safe to run again; quick when all is there.
 #   ./setup.sh [--quiet]        everything for building and testing
-#   ./setup.sh --bench          also .venv-bench with the peers that bench/ compares with, PyTorch and tinygrad (5 GB:
+#   ./setup.sh --bench          also .venv-bench with the peers that bench/ compares with, PyTorch, OpenVINO, tinygrad (5 GB:
 #                               PyTorch's package brings CUDA along; the benchmarks use the CPU)
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -51,6 +51,6 @@ make_venv() {
 }
 make_venv .venv "numpy" "nanobind>=2" "scikit-build-core>=0.10" "pytest" "mypy"
 if [ $bench = 1 ]; then
-  make_venv .venv-bench "numpy" "torch" "tinygrad"
+  make_venv .venv-bench "numpy" "torch" "tinygrad" "onnx" "openvino" "matplotlib"
 fi
 say "whit: set up"

@@ -6,22 +6,16 @@ import peer_protocol
 threads = int(os.environ.get("BENCH_THREADS", "2"))
 os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 import torch
+import torch_networks
 from torch import nn
 
 torch.set_num_threads(threads)
 torch.manual_seed(0)
 
 
-def network():
-  return nn.Sequential(
-    nn.Conv2d(1, 32, 5), nn.ReLU(), nn.Conv2d(32, 32, 5), nn.ReLU(), nn.BatchNorm2d(32), nn.MaxPool2d(2),
-    nn.Conv2d(32, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU(), nn.BatchNorm2d(64), nn.MaxPool2d(2),
-    nn.Flatten(), nn.Linear(576, 10))
-
-
 def train_step(batch=512, images=8192):
   """A step as whit's: a random batch is drawn inside of it."""
-  model = network()
+  model = torch_networks.network()
   optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
   x, y = torch.rand(images, 1, 28, 28), torch.randint(0, 10, (images,))
 
@@ -72,6 +66,16 @@ def tiny():
   return run
 
 
+def inference(name, batch):
+  network, x = torch_networks.make(name, batch)
+
+  def run():
+    with torch.inference_mode(): return network(x)
+  return run
+
+
+NETWORKS = {f"{name}-{batch}": lambda name=name, batch=batch: inference(name, batch) for name in torch_networks.SHAPES for batch in (1, 8)}
+
 if __name__ == "__main__":
   peer_protocol.serve("PyTorch eager", torch.__version__,
-                      {"train": train_step, "tiny": tiny, **KERNELS})
+                      {"train": train_step, "tiny": tiny, **KERNELS, **NETWORKS})

@@ -47,6 +47,35 @@ def tiny():
   return lambda: jitted(x)
 
 
+class Block:
+  def __init__(self, n_in, n_out, stride):
+    self.body = [nn.Conv2d(n_in, n_out, 3, stride, 1, bias=False), nn.BatchNorm(n_out), Tensor.relu,
+                 nn.Conv2d(n_out, n_out, 3, 1, 1, bias=False), nn.BatchNorm(n_out)]
+    self.shortcut = [] if n_in == n_out else [nn.Conv2d(n_in, n_out, 1, stride, bias=False), nn.BatchNorm(n_out)]
+
+  def __call__(self, x): return (x.sequential(self.body) + x.sequential(self.shortcut)).relu()
+
+
+def resnet18():
+  blocks = [Block(*b) for b in [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)]]
+  return [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm(64), Tensor.relu, lambda x: x.max_pool2d((3, 3), 2, padding=1), *blocks,
+          lambda x: x.mean((2, 3)), nn.Linear(512, 1000)]
+
+
+def inference(layers, *shape):
+  """The call ends with the result in NumPy's memory."""
+  x = Tensor.randn(*shape).realize()
+  jitted = TinyJit(lambda t: t.sequential(layers).realize())
+  return lambda: jitted(x).numpy()
+
+
+NETWORKS = {
+  "mlp": lambda batch: inference([nn.Linear(784, 128), Tensor.relu, nn.Linear(128, 10)], batch, 784),
+  "cnn": lambda batch: inference(Model().layers, batch, 1, 28, 28),
+  "resnet18": lambda batch: inference(resnet18(), batch, 3, 224, 224),
+}
+
 if __name__ == "__main__":
   peer_protocol.serve("whit from Python", "",
-                      {"train": train_step, "matmul1024": lambda: matmul(1024), "tiny": tiny})
+                      {"train": train_step, "matmul1024": lambda: matmul(1024), "tiny": tiny,
+                       **{f"{name}-{batch}": lambda make=make, batch=batch: make(batch) for name, make in NETWORKS.items() for batch in (1, 8)}})

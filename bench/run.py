@@ -5,8 +5,8 @@
 
 Rows: see ROWS below, or --list; without names all but `build` run. Two peers that are compared take turns, run by run,
 so that a change of the machine's load meets both; minima and medians are printed, and the ratio of both.
-The rows that ran replace theirs in bench/results/latest.md and, with all numbers, latest.json. Peers come from .venv-bench (make
-bench-peers); one that is not installed is left out.
+The rows that ran replace theirs in bench/results/latest.md, in the picture latest.png and, with all numbers, in latest.json.
+Peers come from .venv-bench (make bench-peers), or from the Python that BENCH_PEERS names; one that is not installed is left out.
 """
 import argparse
 import datetime
@@ -24,7 +24,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HERE = ROOT / "bench"
 RESULTS = HERE / "results"
-VENV, PEERS = ROOT / ".venv/bin/python", ROOT / ".venv-bench/bin/python"
+VENV, PEERS = ROOT / ".venv/bin/python", pathlib.Path(os.environ.get("BENCH_PEERS", ROOT / ".venv-bench/bin/python"))
 
 
 class Peer:
@@ -61,6 +61,7 @@ class Peer:
 def peer(name, build, threads):
   env = {"BENCH_THREADS": str(threads), "NUM_CPU_THREADS": str(threads)}
   if name == "torch": return Peer(name, [PEERS, HERE / "peer_torch.py"], env)
+  if name == "openvino": return Peer(name, [PEERS, HERE / "peer_openvino.py"], env)
   if name == "tinygrad": return Peer(name, [PEERS, HERE / "peer_tinygrad.py"])
   if name == "whit-python": return Peer(name, [VENV, HERE / "peer_whit.py"], {**env, "PYTHONPATH": f"{ROOT / 'python'}:{HERE}"})
   return Peer(name, [build / "bench/serve"], env)
@@ -169,6 +170,18 @@ def row_kernels(table, build, pairs):
                      "attention": "causal attention, 12 heads, 1024, 64", "attention_written_out": "the same, (q @ k.T * s + mask).softmax(-1) @ v",
                      "attention_gradients": "the same with its gradients", "layernorm": "layer norm 8192x1024", "elementwise": "tanh(ab+a)*exp(-bb)+sqrt(abs a), 4096x2048"}.items():
     table.add_turns(what, "<= 1 x", take_turns(work, ["torch", "whit"], build, pairs), "torch")
+
+
+def row_networks(table, build, pairs):
+  """Inference from Python, to the result in NumPy's memory."""
+  faster = []
+  for name in ("mlp", "cnn", "resnet18"):
+    for batch in (1, 8):
+      turns = take_turns(f"{name}-{batch}", ["torch", "openvino", "whit-python"], build, pairs)
+      table.add_turns(f"{name}, batch {batch}", "<= 1 x OpenVINO" if name == "resnet18" else "", turns, "torch")
+      if all("seconds" in turns[n] for n in ("torch", "whit-python")):
+        faster.append(min(turns["torch"]["seconds"]) / min(turns["whit-python"]["seconds"]))
+  if faster: table.add("networks, times as fast as PyTorch eager, geometric mean of the minima", ">= 2", f"{statistics.geometric_mean(faster):.2f}")
 
 
 def row_shapes(table, build, pairs):
@@ -306,7 +319,8 @@ def row_build(table, build, pairs):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-ROWS = {"train": row_train, "train-1": row_train_one_thread, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "kernels": row_kernels, "shapes": row_shapes, "start": row_start, "compile": row_compile, "python": row_python,
+ROWS = {"train": row_train, "train-1": row_train_one_thread, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "kernels": row_kernels, "networks": row_networks,
+        "shapes": row_shapes, "start": row_start, "compile": row_compile, "python": row_python,
         "rewrite": row_rewrite, "replay": row_replay, "graphs": row_graphs, "leak": row_leak, "build": row_build}
 
 
@@ -329,6 +343,7 @@ def main():
   if args.list: return print("\n".join(ROWS))
   unknown = [r for r in args.rows if r not in ROWS]
   if unknown: parser.error(f"no row {unknown[0]}; there are {', '.join(ROWS)}")
+  if args.pairs < 1: parser.error(f"--pairs {args.pairs}; expected at least 1")
   about = machine()
   print(about)
   RESULTS.mkdir(exist_ok=True)
@@ -348,6 +363,12 @@ def main():
     lines += [f"| {a} | {b} | {c} | {d} |" for a, b, c, d in r["rows"]]
   (RESULTS / "latest.md").write_text("\n".join(lines) + "\n")
   print(f"written to {(RESULTS / 'latest').relative_to(ROOT)}.md and .json")
+  try:
+    drawn = subprocess.run([PEERS, HERE / "plot.py"], capture_output=True, text=True)
+    reason = drawn.stderr.strip().splitlines()[-1] if drawn.returncode else ""
+  except OSError as error:
+    reason = str(error)
+  print(f"no picture: {reason}" if reason else f"drawn in {(RESULTS / 'latest.png').relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/flags.h"
@@ -43,6 +47,29 @@ void add_compile_server(CLI::App& app) {
       [] { serve_compiles(STDIN_FILENO, STDOUT_FILENO, renderer == "LLVM" ? make_llvm_compiler : make_c_compiler); });
 }
 
+// Benchmarks belong to the source tree: bench/run.py there does the work, and has its own help.
+void add_bench(CLI::App& app) {
+  CLI::App* const command =
+      app.add_subcommand("bench", "measure whit beside its peers, in a source tree; --help lists rows");
+  command->prefix_command();
+  command->set_help_flag();
+  command->callback([command] {
+    std::filesystem::path folder = std::filesystem::current_path();
+    while (!std::filesystem::exists(folder / "bench/run.py") && folder.has_relative_path())
+      folder = folder.parent_path();
+    const std::string script = (folder / "bench/run.py").string();
+    WHIT_USER(std::filesystem::exists(script), Runtime,
+              "[bench] no bench/run.py here or in a folder above; expected to be in whit's source tree");
+    std::vector<std::string> words{"python3", script};
+    for (const std::string& word : command->remaining()) words.push_back(word);
+    std::vector<char*> args;
+    for (std::string& word : words) args.push_back(word.data());
+    args.push_back(nullptr);
+    execvp(args[0], args.data());
+    WHIT_USER(false, Runtime, "[bench] python3 cannot be run: {}", std::strerror(errno));
+  });
+}
+
 int run(int argc, char** argv) {
   CLI::App app("whit: a deep-learning framework and compiler", "whit");
   app.require_subcommand(1);
@@ -51,6 +78,7 @@ int run(int argc, char** argv) {
   add_devices(app);
   add_flags(app);
   add_compile_server(app);
+  add_bench(app);
   try {
     check_flags();
     app.parse(argc, argv);
