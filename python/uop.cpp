@@ -5,6 +5,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "rules/rules.h"
+#include "schedule/multi.h"
 #include "tensor/impl.h"
 
 namespace whit::python {
@@ -378,6 +379,13 @@ void bind_uop(nb::module_& m) {
       .def_prop_ro("shape", [](const UOp& u) { return to_tuple(u.shape()); })
       .def_prop_ro("vmin", [](const UOp& u) { return bound(u, false); })
       .def_prop_ro("vmax", [](const UOp& u) { return bound(u, true); })
+      .def_prop_ro(
+          "axis",
+          [](const UOp& u) {
+            const int64_t axis = shard_axis(u);
+            return axis < 0 ? std::nullopt : std::optional<int64_t>(axis);
+          },
+          "The axis that is cut over the devices, or None.")
       .def_prop_ro("device",
                    [](const UOp& u) -> nb::object {
                      if (u->device == 0) return nb::none();

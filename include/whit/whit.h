@@ -1,5 +1,6 @@
 // Everything of whit's public C++ interface.
 #pragma once
+#include "base/flags.h"
 #include "whit/datasets.h"
 #include "whit/gguf.h"
 #include "whit/jit.h"

@@ -285,3 +285,37 @@ def test_safetensors_from_bytes(tmp_path):
   begin, end = header["w"]["data_offsets"]
   assert struct.unpack("<2f", bytes(t[start + begin:start + end].tolist())) == (1.0, 2.0)
   assert safe_load_metadata(tmp_path / "w")[1:] == (start, header)
+
+
+def test_loading_holds_one_copy(tmp_path):
+  """Reading and loading a file takes its size once, besides what the process had."""
+  import subprocess
+  import sys
+  program = f"""
+import resource
+from whit import Tensor, nn
+from whit.nn.state import load_state_dict, safe_load, safe_save
+fn = {str(tmp_path / "w.safetensors")!r}
+import sys
+class Model:
+  def __init__(self): self.w = Tensor.rand(6000, 4000)
+if sys.argv[1] == "save": safe_save({{"w": Tensor.ones(6000, 4000)}}, fn)
+else:
+  model = Model()
+  peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+  before = peak()
+  load_state_dict(model, safe_load(fn), verbose=False)
+  assert peak() - before < 1.5 * 4 * 6000 * 4000, peak() - before
+  assert model.w[5999, 3999].item() == 1
+"""
+  for what in ("save", "load"): subprocess.run([sys.executable, "-c", program, what], check=True, timeout=300)
+
+
+def test_a_sharded_model_is_loaded_in_its_shards():
+  ds = ("CPU:0", "CPU:1")
+  model, other = nn.Linear(4, 4), nn.Linear(4, 4)
+  model.weight.shard_(ds, axis=0)
+  model.bias.shard_(ds)
+  nn.state.load_state_dict(model, get_state_dict(other), verbose=False)
+  assert (model.weight.uop.axis, model.bias.uop.axis, other.weight.uop.axis) == (0, None, None)
+  assert model.weight.device == model.bias.device and model.weight.tolist() == other.weight.tolist()

@@ -328,6 +328,9 @@ class UOp:
     def vmax(self) -> object: ...
 
     @property
+    def axis(self) -> int | None: ...
+
+    @property
     def device(self) -> object: ...
 
     @property

@@ -374,8 +374,7 @@ GgufMetadata GgufFile::open(std::unique_ptr<InputFile> file) {
   return metadata;
 }
 
-std::vector<uint8_t> GgufFile::read(const GgufEntry& entry) const {
-  std::vector<uint8_t> out(static_cast<size_t>(entry.n_elems * ggml_n_bytes_elem(*entry.type)));
+void GgufFile::read(const GgufEntry& entry, std::span<uint8_t> out) const {
   // A piece at a time, so that packed and unpacked bytes of a large tensor do not stand beside each other.
   constexpr int64_t kBlocks = 4096;
   std::vector<uint8_t> packed;
@@ -385,7 +384,6 @@ std::vector<uint8_t> GgufFile::read(const GgufEntry& entry) const {
     parts_[entry.part]->read_at(entry.off_bytes + i * entry.type->n_bytes, packed);
     ggml_unpack(*entry.type, packed, n_here * entry.type->n_elems, out.data() + i * step);
   }
-  return out;
 }
 
 }  // namespace whit::io

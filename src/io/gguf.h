@@ -59,8 +59,8 @@ class GgufFile {
 
   const GgufMetadata& metadata() const { return metadata_; }  ///< of the first part
   const std::vector<GgufEntry>& entries() const { return entries_; }
-  /// The elements, of entry.type->dtype.
-  std::vector<uint8_t> read(const GgufEntry& entry) const;
+  /// The elements, n_elems of entry.type->dtype.
+  void read(const GgufEntry& entry, std::span<uint8_t> out) const;
 
  private:
   GgufMetadata open(std::unique_ptr<InputFile> file);

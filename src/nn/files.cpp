@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "io/gzip.h"
+#include "tensor/impl.h"
 
 namespace whit::nn {
 std::vector<Tensor> torch_tensors(io::TorchFile& file, const std::string& path, const TensorOptions& o) {
@@ -64,7 +65,7 @@ Gguf gguf_load(const io::GgufFile& file, const TensorOptions& o) {
   Gguf out{file.metadata(), {}};
   for (const io::GgufEntry& e : file.entries()) {
     const DType dt = safe_dtype(std::string(e.type->dtype), "gguf_load", e.name);
-    out.tensors.emplace_back(e.name, Tensor::from_bytes(file.read(e).data(), dt, e.shape, o));
+    out.tensors.emplace_back(e.name, detail::from_host(dt, e.shape, o, [&](auto to) { file.read(e, to); }));
   }
   return out;
 }

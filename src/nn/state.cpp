@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "io/safetensors.h"
 #include "nn/files.h"
+#include "tensor/impl.h"
 
 namespace whit::nn {
 namespace {
@@ -95,9 +96,7 @@ StateDict safe_load(const io::SafetensorsFile& file, const TensorOptions& o) {
   StateDict out;
   for (const io::SafetensorsEntry& e : file.entries()) {
     const DType dt = safe_dtype(e.dtype, "safe_load", fmt::format("{}: '{}'", file.path(), e.name));
-    std::vector<uint8_t> bytes(static_cast<size_t>(e.n_bytes));
-    file.read(e, bytes);
-    out.emplace_back(e.name, Tensor::from_bytes(bytes.data(), dt, e.shape, o));
+    out.emplace_back(e.name, detail::from_host(dt, e.shape, o, [&](auto to) { file.read(e, to); }));
   }
   return out;
 }

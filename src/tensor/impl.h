@@ -26,6 +26,9 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
 };
 
 namespace detail {
+/// A tensor whose memory `fill` writes, all bytes of it; not called when there are none. errors: as Tensor::from_bytes
+using FillFn = std::function<void(std::span<uint8_t>)>;
+Tensor from_host(DType dtype, const IntList& shape, const TensorOptions& o, const FillFn& fill);
 
 // ---- axes and shapes
 /// An axis in [0, rank). errors: Index "[op] axis 3 is out of range for shape (4, 5); valid axes are -2..1"

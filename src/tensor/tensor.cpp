@@ -174,18 +174,22 @@ Tensor Tensor::weak_uint(uint64_t v) {
   return constant_int(static_cast<int64_t>(v), fits ? DType::WeakInt : DType::UInt64);
 }
 
-Tensor Tensor::from_bytes(const void* data, DType dtype, const IntList& shape, const TensorOptions& o) {
+Tensor detail::from_host(DType dtype, const IntList& shape, const TensorOptions& o, const FillFn& fill) {
   WHIT_USER(!is_weak(dtype) && dtype != DType::Void, Runtime, "[tensor] {} has no layout in memory", name(dtype));
   for (const int64_t d : shape) WHIT_USER(d >= 0, Value, "[tensor] negative size in shape {}", dims_str(shape));
   const std::string device = canonical_name(o.device.value_or(""));
   const int64_t n = detail::prod(shape);
   const size_t n_data = static_cast<size_t>(n * n_bytes(dtype));
   auto memory = std::make_shared<HostMemory>(n_data);
-  if (n_data) std::memcpy(memory->bytes, data, n_data);
+  if (n_data) fill({reinterpret_cast<uint8_t*>(memory->bytes), n_data});
   void* const ptr = memory->bytes;
   const UOp flat = host_buffer(ptr, dtype, n, std::move(memory), device);
   Tensor t = flat.op() == Op::Buffer ? memory_tensor(shaped(flat, shape)) : wrap(shaped(flat, shape));
   return o.dtype ? t.cast(*o.dtype) : t;
+}
+
+Tensor Tensor::from_bytes(const void* data, DType dtype, const IntList& shape, const TensorOptions& o) {
+  return from_host(dtype, shape, o, [&](std::span<uint8_t> out) { std::memcpy(out.data(), data, out.size()); });
 }
 
 Tensor Tensor::from_blob(void* ptr, const IntList& shape, const TensorOptions& o) {

@@ -69,7 +69,8 @@ def load_state_dict(model, state_dict: dict[str, Tensor], strict=True, verbose=T
     if v.shape != new.shape:
       if {(), (1,)} == {tuple(v.shape), tuple(new.shape)}: new = new.reshape(v.shape)
       else: raise ValueError(f"[load_state_dict] shape mismatch in layer {k}: expected shape {v.shape}, found {new.shape}")
-    v.replace(new.to(v.device))
+    sharded = isinstance(v.device, tuple) and not isinstance(new.device, tuple)
+    v.replace(new.shard(v.device, v.uop.axis) if sharded else new.to(v.device))  # type: ignore[arg-type]
     if realize: v.realize()
     if consume: del state_dict[k]
     out.append(v)
