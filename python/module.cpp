@@ -60,7 +60,8 @@ nb::object make_class(nb::module_& m, const char* name, PyObject* base) {
 namespace {
 // nanobind says itself what arguments a function does not take. Its functions are called through a pointer in each of them,
 // which is replaced, so that the text of that error reads like all others (whit/arguments.py).
-vectorcallfunc originals[8];  // nanobind has a few kinds of functions
+using Call = PyObject* (*)(PyObject*, PyObject* const*, size_t, PyObject*);
+Call originals[8];  // nanobind has a few kinds of functions
 
 void reword_type_error() {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
@@ -86,17 +87,22 @@ template <int kI> PyObject* call(PyObject* f, PyObject* const* args, size_t n, P
     }
   return out;
 }
-constexpr vectorcallfunc kCalls[] = {call<0>, call<1>, call<2>, call<3>, call<4>, call<5>, call<6>, call<7>};
+constexpr Call kCalls[] = {call<0>, call<1>, call<2>, call<3>, call<4>, call<5>, call<6>, call<7>};
 
 void reword_errors_of(nb::handle f) {
-  PyTypeObject* type = Py_TYPE(f.ptr());
-  if (type == &PyProperty_Type) {
+  if (f.type().is(reinterpret_cast<PyObject*>(&PyProperty_Type))) {
     for (const char* part : {"fget", "fset"}) reword_errors_of(f.attr(part));
     return;
   }
-  if (!std::string_view(type->tp_name).starts_with("nanobind.nb_") || !(type->tp_flags & Py_TPFLAGS_HAVE_VECTORCALL))
-    return;
-  auto& slot = *reinterpret_cast<vectorcallfunc*>(reinterpret_cast<char*>(f.ptr()) + type->tp_vectorcall_offset);
+  const auto kind = nb::cast<std::string>(f.type().attr("__name__"));
+  if (kind != "nb_func" && kind != "nb_method") return;
+  constexpr size_t kOffset =
+      sizeof(PyVarObject);  // where nanobind has the pointer; the stable ABI hides what the type says
+#ifndef Py_LIMITED_API
+  WHIT_CHECK(Py_TYPE(f.ptr())->tp_vectorcall_offset == kOffset, "a call of nanobind at offset {}",
+             Py_TYPE(f.ptr())->tp_vectorcall_offset);
+#endif
+  auto& slot = *reinterpret_cast<Call*>(reinterpret_cast<char*>(f.ptr()) + kOffset);
   for (size_t i = 0; i < std::size(originals); ++i) {
     if (slot == kCalls[i]) return;
     if (!originals[i]) originals[i] = slot;
