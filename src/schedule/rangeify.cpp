@@ -103,11 +103,19 @@ void Rangeify::find_structure() {
   std::vector<uint32_t> n_users(g_.size(), 0);
   for (const int32_t s : g_.src) ++n_users[static_cast<size_t>(s)];
   over_contraction_.assign(g_.size(), 0);
+  is_product_.assign(g_.size(), 0);
   for (size_t k = 0; k < g_.size(); ++k) {
     const int32_t i = static_cast<int32_t>(k);
     const Node* n = node(i);
     if (n->op == Op::Reduce) {
       over_contraction_[k] = is_contraction(g_, i);
+      const int32_t product = src(i, 0);
+      bool is_larger = over_contraction_[k];
+      for (int32_t s : g_.src_of(static_cast<size_t>(product))) {
+        while (is_view(node(s))) s = src(s, 0);
+        is_larger &= node(s)->shape.numel() < node(product)->shape.numel();
+      }
+      is_product_[product] |= is_larger;
     } else if (is_elementwise(n->op) || is_view(n)) {
       for (const int32_t s : g_.src_of(k))
         if (n_users[static_cast<size_t>(s)] == 1 && !in_memory_[s]) over_contraction_[k] |= over_contraction_[s];

@@ -44,7 +44,7 @@ bool Rangeify::should_materialise(int32_t i) {
     if (outermost && nest.n_reduces + nest.n_contractions > 0 && is_unwindowed_contraction(i)) return true;
     return d.evaluations > 1.5 * n_elems && d.evaluations > 10000;
   }
-  if (is_movement(n->op) && n->op != Op::Stack) return false;
+  if ((is_movement(n->op) && n->op != Op::Stack) || is_product_[i]) return false;
   const Cost& c = costs_[static_cast<size_t>(i)];
   if (n->op == Op::Lanes || n->op == Op::Const || n->op == Op::Variable) return false;
   if (n->op == Op::CmpLt && materialised_relu(i) >= 0) return false;  // one load and a comparison

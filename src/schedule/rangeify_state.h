@@ -230,6 +230,7 @@ class Rangeify {
   std::vector<StateStore> state_stores_{};
   std::vector<int32_t> scatter_adds_{}, has_stand_ins_{};
   std::unordered_map<int32_t, int32_t> copies_{};
+  Numbered<char> is_product_{};                     // by node: what a contraction sums, larger than all it is made of
   Numbered<char> over_contraction_{};               // by node: elementwise over one that nobody else uses
   std::unordered_map<int32_t, int32_t> relu_of_{};  // condition -> WHERE
   Numbered<Keep> keep_{};

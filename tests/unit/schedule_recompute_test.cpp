@@ -50,6 +50,17 @@ std::vector<std::vector<float>> numbers(std::vector<Tensor> tensors) {
   return out;
 }
 
+TEST(Schedule, gradients_of_attention_store_no_product_of_queries_and_keys) {
+  constexpr int64_t kBatch = 2, kHeads = 2, kLength = 1024, kSize = 64, kAll = kHeads * kSize;
+  const Tensor x = Tensor::empty({kBatch, kLength, kAll}).realize(), w = Tensor::empty({kAll, 3 * kAll}).realize();
+  std::vector<Tensor> qkv;
+  for (const Tensor& t : x.matmul(w).chunk(3, -1))
+    qkv.push_back(t.reshape({kBatch, kLength, kHeads, kSize}).transpose(1, 2));
+  const Tensor y = qkv[0].scaled_dot_product_attention(qkv[1], qkv[2], {.is_causal = true});
+  const auto s = schedule_of((y * y).sum().gradient(std::vector<Tensor>{w}));
+  EXPECT_LT(s->stats.arena_bytes, kBatch * kHeads * kLength * kLength * kSize);  // a quarter of the product
+}
+
 TEST(Recompute, a_checkpoint_frees_what_is_inside) {
   const Net net;
   const auto kept = schedule_of(net.gradients(false)), again = schedule_of(net.gradients(true));
