@@ -2,8 +2,10 @@
 #pragma once
 #include <fmt/core.h>
 
+#include <concepts>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace whit {
@@ -41,10 +43,29 @@ class Error : public std::exception {
 
 /// Throws Error(kind, text). Out of line, so that a check costs its caller one branch and one call.
 [[noreturn]] void raise(ErrorKind kind, std::string message);
+template <class... T> [[noreturn]] void raise(ErrorKind kind, fmt::format_string<T...> text, T&&... args) {
+  raise(kind, fmt::format(text, std::forward<T>(args)...));
+}
 /// Throws an Internal error that names the failed condition and its place.
 [[noreturn]] void raise_internal(const char* file, int line, const char* condition, std::string message);
 
 }  // namespace whit
+
+/// What has a name() or a str() stands in formatted texts as itself: "[sum] of {} {}", shape, dtype.
+template <class T>
+  requires requires(const T& v) {
+    { name(v) } -> std::same_as<std::string_view>;
+  }
+struct fmt::formatter<T> : fmt::formatter<std::string_view> {
+  auto format(const T& v, auto& context) const { return fmt::formatter<std::string_view>::format(name(v), context); }
+};
+template <class T>
+  requires requires(const T& v) {
+    { v.str() } -> std::same_as<std::string>;
+  }
+struct fmt::formatter<T> : fmt::formatter<std::string_view> {
+  auto format(const T& v, auto& context) const { return fmt::formatter<std::string_view>::format(v.str(), context); }
+};
 
 /// The caller's mistake: `WHIT_USER(axis < rank, Index, "[sum] axis {} is out of range for rank {}", axis, rank)`.
 /// The arguments are evaluated only on failure.

@@ -72,9 +72,7 @@ size_t must_find(std::string_view name) {
     if (name == infos[i].name) return i;
     names.emplace_back(infos[i].name);
   }
-  const std::string meant = closest_name(name, names);
-  raise(ErrorKind::Key, fmt::format("[flags] unknown flag '{}'{}", name,
-                                    meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
+  raise(ErrorKind::Key, "[flags] unknown flag '{}'{}", name, did_you_mean(name, names));
 }
 
 FlagValue value_of(size_t id) {

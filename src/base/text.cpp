@@ -20,9 +20,8 @@ std::vector<std::string> split(std::string_view text, char separator) {
 
 std::string to_upper(std::string_view text) {
   std::string upper(text);
-  for (char& c : upper) {
+  for (char& c : upper)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  }
   return upper;
 }
 
@@ -35,7 +34,7 @@ std::string join(const std::vector<std::string>& pieces, std::string_view separa
   return all;
 }
 
-std::string closest_name(std::string_view name, const std::vector<std::string>& candidates) {
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string upper = to_upper(name);
   std::string best;
   // Farther than this is no misspelling; two swapped letters are two changes.
@@ -56,7 +55,7 @@ std::string closest_name(std::string_view name, const std::vector<std::string>& 
     }
     if (row.back() < best_distance) best_distance = row.back(), best = candidate;
   }
-  return best;
+  return best.empty() ? "" : fmt::format("; did you mean {}?", best);
 }
 
 std::string format_bytes(int64_t n_bytes) {

@@ -438,7 +438,7 @@ class Expander {
         case AxisType::Upcast:
         case AxisType::Unroll: c.copied.emplace_back(r); break;
         case AxisType::Lane:
-          WHIT_CHECK(!c.lane, "[lower] two lane axes in a {}", name(n->op));
+          WHIT_CHECK(!c.lane, "[lower] two lane axes in a {}", n->op);
           c.lane = UOp(r);
           c.scope.values[r] = UOp::make(Op::Lanes, DType::WeakInt, {}, range_size(r));
           break;

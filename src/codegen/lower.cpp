@@ -67,7 +67,7 @@ Arg ProgramInfo::to_arg() const {
 }
 
 ProgramInfo ProgramInfo::of(const UOp& program) {
-  WHIT_CHECK(program.op() == Op::Program, "program info of a {}", whit::name(program.op()));
+  WHIT_CHECK(program.op() == Op::Program, "program info of a {}", program.op());
   const Arg& a = program.arg();
   ProgramInfo p;
   p.name = a.at(0).as_str();

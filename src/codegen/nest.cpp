@@ -98,7 +98,7 @@ std::vector<Nest> nests_of(const UOp& kernel) {
   std::unordered_map<const Node*, size_t> nest_of;
   size_t scalar_nest = SIZE_MAX;
   for (const UOp& e : kernel.srcs()) {
-    WHIT_CHECK(e.op() == Op::End && e.src(0).op() == Op::Store, "[codegen] a kernel of {}", name(e.op()));
+    WHIT_CHECK(e.op() == Op::End && e.src(0).op() == Op::Store, "[codegen] a kernel of {}", e.op());
     size_t at = e.n_src() == 1 ? scalar_nest : SIZE_MAX;
     for (size_t i = 1; i < e.n_src(); ++i)
       if (const auto it = nest_of.find(e.src(i).node()); it != nest_of.end()) at = it->second;

@@ -16,8 +16,7 @@ BufferPtr make_buffer(DType dtype, int64_t n_elems, std::string_view device, con
 }
 
 BufferPtr buffer_of(const UOp& b) {
-  WHIT_CHECK(b.op() == Op::Buffer && !is_multi(b->device), "memory of a {} on {}", name(b.op()),
-             device_name(b->device));
+  WHIT_CHECK(b.op() == Op::Buffer && !is_multi(b->device), "memory of a {} on {}", b.op(), device_name(b->device));
   WHIT_USER(b.arg().int_at(0) > 0, Jit,
             "[realize] the value depends on an argument of a function that is being traced, which has no data");
   if (auto p = payload(b)) return std::static_pointer_cast<Buffer>(p);
@@ -64,7 +63,7 @@ bool is_made_from(const UOp& of, int64_t id) {
 
 UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory) {
   WHIT_CHECK(memory->n_bytes() == n_elems * n_bytes(dtype), "{} bytes for {} elements of {}", memory->n_bytes(),
-             n_elems, name(dtype));
+             n_elems, dtype);
   UOp b = buffer(dtype, n_elems, memory->device_name());
   set_payload(b, std::move(memory));
   return b;
@@ -108,7 +107,7 @@ const Node* memory_of(const Node* n) {
 }
 
 std::vector<std::byte> read_bytes(const UOp& view) {
-  WHIT_CHECK(is_buffer_view(view), "reading a {} that is not realised", name(view.op()));
+  WHIT_CHECK(is_buffer_view(view), "reading a {} that is not realised", view.op());
   const UOp b = buffer_below(view);
   std::vector<std::byte> out(static_cast<size_t>(b.shape()[0] * n_bytes(b.dtype())));
   if (!out.empty()) buffer_of(b)->copyout(out.data(), static_cast<int64_t>(out.size()));

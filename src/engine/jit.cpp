@@ -104,18 +104,18 @@ struct Capture::Impl final : Recorder {
     if (outer) outer->record_output(b, is_state);
   }
   void record_written(const UOp& node, const UOp& before) override {
-    if (std::find(written.begin(), written.end(), node) == written.end()) written.push_back(node);
+    if (std::ranges::find(written, node) == written.end()) written.push_back(node);
     overwritten.push_back(before);
     if (outer) outer->record_written(node, before);
   }
   bool is_input(const Buffer& b) const override { return number_of_input(&b) >= 0 || (outer && outer->is_input(b)); }
   // The first with this memory; -1 for none.
   int32_t number_of_input(const Buffer* b) const {
-    const auto at = std::find(inputs.begin(), inputs.end(), b);
+    const auto at = std::ranges::find(inputs, b);
     return at == inputs.end() ? -1 : static_cast<int32_t>(at - inputs.begin());
   }
   bool was_made(const Buffer* b) const {
-    return std::any_of(made.begin(), made.end(), [&](const NewBuffer& m) { return m.buffer.get() == b; });
+    return std::ranges::any_of(made, [&](const NewBuffer& m) { return m.buffer.get() == b; });
   }
   void close() {
     if (open) current_recorder() = outer;
@@ -250,7 +250,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
       ++g->n_kernels;
       for (size_t v = 0; v < c.values.size(); ++v) {
         const std::string& n = c.program->variables[v];
-        auto it = std::find_if(g->variables.begin(), g->variables.end(), [&](const auto& p) { return p.name == n; });
+        auto it = std::ranges::find_if(g->variables, [&](const auto& p) { return p.name == n; });
         if (it == g->variables.end()) it = g->variables.insert(it, {n});
         it->places.push_back(static_cast<uint32_t>(g->values.size()));
         g->values.push_back(c.values[v]);
@@ -287,7 +287,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
     }
     g->calls.push_back(call);
   }
-  std::sort(g->written.begin(), g->written.end());
+  std::ranges::sort(g->written);
   g->written.erase(std::unique(g->written.begin(), g->written.end()), g->written.end());
   for (const UOp& node : impl_->written) {
     const BufferPtr memory = buffer_of(buffer_parts(node)[0]);
@@ -319,10 +319,8 @@ void CapturedGraph::Impl::check_inputs(std::span<const UOp> inputs) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const UOp& u = inputs[i];
     const InputFacts& f = facts[i];
-    WHIT_USER(u.dtype() == f.dtype, Jit, "[jit] input {} has dtype {}, but {} was captured", i, name(u.dtype()),
-              name(f.dtype));
-    WHIT_USER(u.shape() == f.shape, Jit, "[jit] input {} has shape {}, but {} was captured", i, u.shape().str(),
-              f.shape.str());
+    WHIT_USER(u.dtype() == f.dtype, Jit, "[jit] input {} has dtype {}, but {} was captured", i, u.dtype(), f.dtype);
+    WHIT_USER(u.shape() == f.shape, Jit, "[jit] input {} has shape {}, but {} was captured", i, u.shape(), f.shape);
     WHIT_USER(u->device == f.device, Jit, "[jit] input {} is on {}, but {} was captured", i, device_name(u->device),
               device_name(f.device));
   }
@@ -342,8 +340,7 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
               "[jit] inputs {} and {} were the same memory when captured, and are not now", first, i);
     if (written.empty() && !any_input_written) continue;
     const Extent e = extent_of(*memory[i]);
-    auto w = std::lower_bound(written.begin(), written.end(), e.base,
-                              [](const Extent& a, const Buffer* base) { return a.base < base; });
+    auto w = std::ranges::lower_bound(written, e.base, {}, &Extent::base);
     for (; w != written.end() && w->base == e.base; ++w)
       WHIT_USER(!w->overlaps(e), Jit, "[jit] input {} is memory that the captured function writes", i);
     for (size_t j = 0; j < i && any_input_written; ++j)
@@ -479,8 +476,7 @@ std::vector<CapturedGraph::FixedMemory> CapturedGraph::fixed_memory() const {
   std::vector<FixedMemory> out;
   for (const BufferPtr& b : impl_->fixed) {
     const Extent e = extent_of(*b);
-    out.push_back(
-        {b, std::any_of(impl_->written.begin(), impl_->written.end(), [&](const Extent& w) { return w.overlaps(e); })});
+    out.push_back({b, std::ranges::any_of(impl_->written, [&](const Extent& w) { return w.overlaps(e); })});
   }
   return out;
 }

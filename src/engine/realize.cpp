@@ -225,7 +225,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
   std::vector<UOp> pending;
   bool deviceless_only = true;
   for (size_t i = 0; i < roots.size(); ++i) {
-    WHIT_CHECK(!is_weak(roots[i].dtype()), "realize of {}", name(roots[i].dtype()));
+    WHIT_CHECK(!is_weak(roots[i].dtype()), "realize of {}", roots[i].dtype());
     if (!in_memory(roots[i])) pending.push_back(roots[i]);
     deviceless_only &= roots[i]->device == 0;
   }
@@ -252,7 +252,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
     const UOp& w = wanted[i];
     const Node* base = w.node();
     while (is_view(base)) base = base->src()[0];
-    const bool ended = std::find(plan.ended.begin(), plan.ended.end(), UOp(base)) != plan.ended.end();
+    const bool ended = std::ranges::find(plan.ended, UOp(base)) != plan.ended.end();
     UOp value = base->op == Op::After && (ended || i >= pending.size()) ? UOp::make(Op::Contiguous, w.dtype(), {w}) : w;
     if (is_weak(value.dtype())) value = cast(value, value.dtype() == DType::WeakInt ? DType::Int64 : DType::Float64);
     to_schedule.push_back(std::move(value));
@@ -358,8 +358,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
   for (size_t i = 0; i < roots.size(); ++i) {
     results[i] = in_memory(roots[i]);
     if (!results[i]) results[i] = realized(UOp(skip_identities(roots[i].node())));
-    if (!results[i])
-      results[i] = views[static_cast<size_t>(std::find(pending.begin(), pending.end(), roots[i]) - pending.begin())];
+    if (!results[i]) results[i] = views[static_cast<size_t>(std::ranges::find(pending, roots[i]) - pending.begin())];
     WHIT_CHECK(results[i], "a root has no value after its run");
   }
   return results;
@@ -379,7 +378,7 @@ std::string describe(const Schedule& s) {
                          b.kind == ScheduleBuffer::Kind::Input    ? 'i'
                          : b.kind == ScheduleBuffer::Kind::Output ? 'o'
                                                                   : 't',
-                         a, name(b.dtype), b.n_elems);
+                         a, b.dtype, b.n_elems);
     }
     out += '\n';
   }

@@ -11,7 +11,6 @@
 #pragma once
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "ir/interpret.h"

@@ -1,6 +1,5 @@
 // Calls bound to memory: what a run executes and a capture records.
 #pragma once
-#include <span>
 #include <vector>
 
 #include "base/profile.h"

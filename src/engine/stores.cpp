@@ -90,7 +90,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   // A view that somebody holds needs only what it shows: an EXPAND may be a thousand times as large.
   const auto add_extra = [&](const Node* n) {
     while (is_view(n) && !is_realized(n)) n = n->src()[0];
-    if (is_realized(n) || root_nodes.contains(n) || std::find(extra.begin(), extra.end(), n) != extra.end()) return;
+    if (is_realized(n) || root_nodes.contains(n) || std::ranges::find(extra, n) != extra.end()) return;
     extra.push_back(n);
   };
   for (size_t i = 0; i < order.size(); ++i) {

@@ -10,7 +10,6 @@
 //      old readers keep the old value, and the storage keeps its address, which a captured graph relies on.
 #pragma once
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "ir/uop.h"

@@ -156,9 +156,8 @@ std::string find_mnist_folder(bool fashion, const std::string& folder) {
   const std::vector<std::string> places = places_of(name, folder);
   for (const std::string& place : places)
     if (has_all_files(place)) return place;
-  raise(ErrorKind::Io,
-        fmt::format("[mnist] {} is in none of: {}; it needs {}, each also with .gz{}", name, fmt::join(places, ", "),
-                    fmt::join(kFiles, ", "), fashion ? " (Debian: apt install dataset-fashion-mnist)" : ""));
+  raise(ErrorKind::Io, "[mnist] {} is in none of: {}; it needs {}, each also with .gz{}", name, fmt::join(places, ", "),
+        fmt::join(kFiles, ", "), fashion ? " (Debian: apt install dataset-fashion-mnist)" : "");
 }
 
 ImageData load_mnist(bool fashion, const std::string& folder) {

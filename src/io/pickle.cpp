@@ -79,8 +79,7 @@ struct PickleReader {
   std::unordered_map<uint64_t, PickleValue*> memo;
 
   [[noreturn]] void fail(const std::string& reason) const {
-    raise(ErrorKind::Io,
-          fmt::format("[pickle] {}: offset {}: {}", path, off_bytes + static_cast<int64_t>(op_at), reason));
+    raise(ErrorKind::Io, "[pickle] {}: offset {}: {}", path, off_bytes + static_cast<int64_t>(op_at), reason);
   }
   void check(bool ok, const char* reason) const {
     if (!ok) fail(reason);

@@ -55,8 +55,7 @@ Json parse_header(const std::string& path, const std::vector<uint8_t>& text) {
   try {
     return Json::parse(text.begin(), text.end(), watch);
   } catch (const Json::exception& e) {
-    raise(ErrorKind::Io,
-          fmt::format("[safetensors] {}: offset {}: the header is not JSON: {}", path, kPrefixBytes, e.what()));
+    raise(ErrorKind::Io, "[safetensors] {}: offset {}: the header is not JSON: {}", path, kPrefixBytes, e.what());
   }
 }
 
@@ -219,7 +218,7 @@ void write_safetensors(const std::string& path, std::span<const SafetensorsInput
   try {
     text = header.dump();
   } catch (const Json::type_error& e) {
-    raise(ErrorKind::Value, fmt::format("[safetensors] a name is not UTF-8: {}", e.what()));
+    raise(ErrorKind::Value, "[safetensors] a name is not UTF-8: {}", e.what());
   }
   text.append((8 - text.size() % 8) % 8, ' ');
   WHIT_USER(static_cast<int64_t>(text.size()) <= kMaxHeaderBytes, Value,

@@ -59,7 +59,7 @@ bool ints_of(const PickleValue& v, std::vector<int64_t>& out) {
 }  // namespace
 
 void TorchFile::fail(const std::string& reason) const {
-  raise(ErrorKind::Io, fmt::format("[torch_load] {}: {}", file_.path(), reason));
+  raise(ErrorKind::Io, "[torch_load] {}: {}", file_.path(), reason);
 }
 
 TorchFile::TorchFile(const InputFile& file) : file_(file) {

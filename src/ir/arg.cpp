@@ -1,7 +1,6 @@
 #include "ir/arg.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/hash.h"
 #include "ir/text.h"
@@ -10,10 +9,10 @@ namespace whit {
 
 Shape::Shape(std::span<const int64_t> dims, std::span<const Node* const> symbols) {
   if (dims.empty()) return;
-  const bool symbolic = std::any_of(symbols.begin(), symbols.end(), [](const Node* s) { return s != nullptr; });
+  const bool symbolic = std::ranges::any_of(symbols, [](const Node* s) { return s != nullptr; });
   void* p = ::operator new(sizeof(Rep) + dims.size() * sizeof(int64_t) * (symbolic ? 2 : 1));
   rep_ = new (p) Rep{{1}, static_cast<uint32_t>(dims.size()) & 0x7FFFFFFFu, symbolic};
-  std::copy(dims.begin(), dims.end(), rep_->dims());
+  std::ranges::copy(dims, rep_->dims());
   for (size_t i = 0; symbolic && i < symbols.size(); ++i) rep_->symbols()[i] = UOp(symbols[i]).release();
 }
 

@@ -1,7 +1,7 @@
 #include "ir/build.h"
 
+#include <algorithm>
 #include <atomic>
-#include <numeric>
 
 #include "ir/eval.h"
 
@@ -24,12 +24,11 @@ UOp alu(Op op, std::span<const UOp> src) {
   const size_t n = src.size();
   const DType dtype = is_comparison(op) ? DType::Bool : src[op == Op::Where ? 1 : 0].dtype();
   if (op == Op::Where) {
-    WHIT_CHECK(src[0].dtype() == DType::Bool && src[1].dtype() == src[2].dtype(), "WHERE of {}, {}, {}",
-               name(src[0].dtype()), name(src[1].dtype()), name(src[2].dtype()));
+    WHIT_CHECK(src[0].dtype() == DType::Bool && src[1].dtype() == src[2].dtype(), "WHERE of {}, {}, {}", src[0].dtype(),
+               src[1].dtype(), src[2].dtype());
   } else {
     for (size_t i = 1; i < n; ++i)
-      WHIT_CHECK(src[i].dtype() == src[0].dtype(), "{} of {} and {}", name(op), name(src[0].dtype()),
-                 name(src[i].dtype()));
+      WHIT_CHECK(src[i].dtype() == src[0].dtype(), "{} of {} and {}", op, src[0].dtype(), src[i].dtype());
   }
   if (n == 2 && dtype == DType::WeakInt) {
     const UOp &a = src[0], &b = src[1];
@@ -48,11 +47,16 @@ UOp alu(Op op, std::span<const UOp> src) {
   return UOp::make(op, dtype, src);
 }
 
+std::vector<UOp> with_front(const UOp& first, std::span<const UOp> rest) {
+  std::vector<UOp> all{first};
+  all.insert(all.end(), rest.begin(), rest.end());
+  return all;
+}
+
 UOp cast(const UOp& x, DType dtype) { return x.dtype() == dtype ? x : UOp::make(Op::Cast, dtype, {x}); }
 
 UOp range(int64_t size, int64_t id, AxisType type) {
-  const int64_t a[] = {id, static_cast<int64_t>(type), size};
-  return UOp::make(Op::Range, DType::WeakInt, {}, std::span<const int64_t>(a));
+  return UOp::make(Op::Range, DType::WeakInt, {}, Dims{id, static_cast<int64_t>(type), size});
 }
 
 UOp param(int64_t slot, DType dtype, std::span<const int64_t> dims) {
@@ -68,22 +72,17 @@ UOp index(const UOp& buf, const UOp& flat, const UOp& gate) {
 UOp load(const UOp& at) { return UOp::make(Op::Load, at.dtype(), {at}); }
 UOp store(const UOp& target, const UOp& value) { return UOp::make(Op::Store, DType::Void, {target, value}); }
 
-UOp end(const UOp& s, std::span<const UOp> ranges) {
-  std::vector<UOp> src{s};
-  src.insert(src.end(), ranges.begin(), ranges.end());
-  return UOp::make(Op::End, DType::Void, src);
-}
+UOp end(const UOp& s, std::span<const UOp> ranges) { return UOp::make(Op::End, DType::Void, with_front(s, ranges)); }
 
 UOp reduce(const UOp& x, std::string_view monoid, std::span<const UOp> ranges) {
   if (ranges.empty()) return x;
-  std::vector<UOp> src{x};
-  src.insert(src.end(), ranges.begin(), ranges.end());
+  const std::vector<UOp> src = with_front(x, ranges);
   return UOp::make(Op::Reduce, x.dtype(), src, Arg::list({Arg(monoid)}));
 }
 
 UOp buffer(DType dtype, int64_t n_elems, std::string_view device) {
   static std::atomic<int64_t> next{1};
-  WHIT_CHECK(!is_weak(dtype), "a buffer of {}", name(dtype));
+  WHIT_CHECK(!is_weak(dtype), "a buffer of {}", dtype);
   return UOp::make(Op::Buffer, dtype, {}, Arg::list({next.fetch_add(1), device, n_elems}));
 }
 
@@ -103,13 +102,24 @@ UOp expand(const UOp& x, std::span<const int64_t> dims) {
   return same_dims(x.shape(), dims) ? x : move(Op::Expand, x, dims);
 }
 UOp permute(const UOp& x, std::span<const int64_t> axes) {
-  bool identity = true;
-  for (size_t i = 0; i < axes.size(); ++i) identity &= axes[i] == static_cast<int64_t>(i);
-  if (identity) return x;
+  if (std::ranges::is_sorted(axes)) return x;
   if (x.op() != Op::Permute) return move(Op::Permute, x, axes);
   Dims joined;
   for (const int64_t a : axes) joined.push_back(x.arg().int_at(static_cast<size_t>(a)));
   return permute(x.src(0), joined);
+}
+UOp shaped(const UOp& x, std::span<const int64_t> dims) {
+  return same_dims(x.shape(), dims) ? x : move(Op::Reshape, x, dims);
+}
+UOp permuted(const UOp& x, std::span<const int64_t> axes) {
+  return std::ranges::is_sorted(axes) ? x : move(Op::Permute, x, axes);
+}
+Dims moved_axis(size_t rank, size_t from, size_t to) {
+  Dims order;
+  for (size_t axis = 0; axis < rank; ++axis)
+    if (axis != from) order.push_back(static_cast<int64_t>(axis));
+  order.insert(order.begin() + to, static_cast<int64_t>(from));
+  return order;
 }
 UOp pad(const UOp& x, std::span<const int64_t> before_after) {
   for (const int64_t n : before_after)
@@ -121,12 +131,20 @@ UOp shrink(const UOp& x, std::span<const int64_t> begin_end) {
   for (size_t i = 0; i < x.shape().size(); ++i) whole &= begin_end[2 * i] == 0 && begin_end[2 * i + 1] == x.shape()[i];
   return whole ? x : move(Op::Shrink, x, begin_end);
 }
+UOp cut(const UOp& x, size_t axis, int64_t begin, int64_t end) {
+  Dims begin_end;
+  for (size_t i = 0; i < x.shape().size(); ++i) {
+    begin_end.push_back(i == axis ? begin : 0);
+    begin_end.push_back(i == axis ? end : x.shape()[i]);
+  }
+  return shrink(x, begin_end);
+}
 namespace {
 // `begin` and `size` make a box of x.
 UOp move_box(Op op, const UOp& x, std::span<const Sint> begin, std::span<const Sint> size) {
   const Shape& in = x.shape();
-  WHIT_CHECK(begin.size() == in.size() && size.size() == in.size(), "{} of rank {} with {} places and {} sizes",
-             name(op), in.size(), begin.size(), size.size());
+  WHIT_CHECK(begin.size() == in.size() && size.size() == in.size(), "{} of rank {} with {} places and {} sizes", op,
+             in.size(), begin.size(), size.size());
   Dims arg;
   SmallVec<UOp, 5> src{x};
   bool changes = false;
@@ -171,20 +189,16 @@ std::pair<Sint, Sint> box_of(const Node* n, size_t axis) {
 }
 UOp flip(const UOp& x, std::span<const int64_t> axes) { return axes.empty() ? x : move(Op::Flip, x, axes); }
 UOp window(const UOp& x, int64_t axis, int64_t k, int64_t stride, int64_t dilation) {
-  const int64_t a[] = {axis, k, stride, dilation};
-  return move(Op::Window, x, a);
+  return move(Op::Window, x, Dims{axis, k, stride, dilation});
 }
 UOp unwindow(const UOp& x, int64_t axis, int64_t n, int64_t stride, int64_t dilation) {
-  const int64_t a[] = {axis, n, stride, dilation};
-  return move(Op::Unwindow, x, a);
+  return move(Op::Unwindow, x, Dims{axis, n, stride, dilation});
 }
-UOp shard(const UOp& x, int64_t axis, int64_t n_devices) {
-  const int64_t a[] = {axis, n_devices};
-  return move(Op::Shard, x, a);
-}
-UOp unshard(const UOp& x, int64_t axis, int64_t n_devices) {
-  const int64_t a[] = {axis, n_devices};
-  return move(Op::Unshard, x, a);
+UOp shard(const UOp& x, int64_t axis, int64_t n_devices) { return move(Op::Shard, x, Dims{axis, n_devices}); }
+UOp unshard(const UOp& x, int64_t axis, int64_t n_devices) { return move(Op::Unshard, x, Dims{axis, n_devices}); }
+UOp gather(const UOp& x, const UOp& index) { return UOp::make(Op::Gather, x.dtype(), {x, index}); }
+UOp scatter(const UOp& base, const UOp& index, const UOp& src, const char* how) {
+  return UOp::make(Op::Scatter, base.dtype(), {base, index, src}, Arg(how));
 }
 UOp reduce_axes(const UOp& x, std::string_view monoid, std::span<const int64_t> axes) {
   if (axes.empty()) return x;
@@ -204,7 +218,7 @@ UOp variable(std::string_view name, int64_t lo, int64_t hi) {
   return UOp::make(Op::Variable, DType::WeakInt, {}, Arg::list({name, lo, hi}));
 }
 UOp bind(const UOp& v, int64_t value) {
-  WHIT_USER(v.op() == Op::Variable, Assertion, "[bind] a {}; expected a Variable without a value", whit::name(v.op()));
+  WHIT_USER(v.op() == Op::Variable, Assertion, "[bind] a {}; expected a Variable without a value", v.op());
   WHIT_USER(v.vmin() <= value && value <= v.vmax(), Assertion, "[bind] {} is out of the range {}..{} of '{}'", value,
             v.vmin(), v.vmax(), v.arg().at(0).as_str());
   return UOp::make(Op::Bind, DType::WeakInt, {v}, value);

@@ -43,6 +43,8 @@ inline UOp lt(const UOp& a, int64_t b) { return lt(a, constant(a.dtype(), b)); }
 inline UOp ge(const UOp& a, int64_t b) { return lt(constant(a.dtype(), b - 1), a); }  ///< ints only
 inline UOp logical_not(const UOp& a) { return a ^ const_bool(true); }
 inline UOp where(const UOp& c, const UOp& x, const UOp& y) { return alu(Op::Where, {c, x, y}); }
+/// Sources: `first` and then `rest`.
+std::vector<UOp> with_front(const UOp& first, std::span<const UOp> rest);
 UOp cast(const UOp& x, DType dtype);  ///< x itself when it has the dtype
 
 /// Loops and memory of a kernel.
@@ -62,8 +64,19 @@ UOp buffer(DType dtype, int64_t n_elems, std::string_view device);  ///< fresh u
 UOp reshape(const UOp& x, std::span<const int64_t> dims);
 UOp expand(const UOp& x, std::span<const int64_t> dims);
 UOp permute(const UOp& x, std::span<const int64_t> axes);
+/// RESHAPE and PERMUTE that do not look through x: a tensor's node must stay in the graphs made from it, so that
+/// gradients find it.
+UOp shaped(const UOp& x, std::span<const int64_t> dims);
+inline UOp shaped(const UOp& x, std::initializer_list<int64_t> dims) {
+  return shaped(x, std::span(dims.begin(), dims.size()));
+}
+UOp permuted(const UOp& x, std::span<const int64_t> axes);
+/// The order of axes that takes axis `from` of `rank` axes to place `to`.
+Dims moved_axis(size_t rank, size_t from, size_t to);
 UOp pad(const UOp& x, std::span<const int64_t> before_after);
 UOp shrink(const UOp& x, std::span<const int64_t> begin_end);
+/// One axis of x from `begin` to before `end`.
+UOp cut(const UOp& x, size_t axis, int64_t begin, int64_t end);
 /// SHRINK and PAD with places and sizes (of the result) that may be symbolic.
 UOp shrink_to(const UOp& x, std::span<const Sint> begin, std::span<const Sint> size);
 UOp pad_to(const UOp& x, std::span<const Sint> before, std::span<const Sint> size);
@@ -78,6 +91,8 @@ UOp window(const UOp& x, int64_t axis, int64_t k, int64_t stride, int64_t dilati
 UOp unwindow(const UOp& x, int64_t axis, int64_t n, int64_t stride, int64_t dilation);
 UOp shard(const UOp& x, int64_t axis, int64_t n_devices);
 UOp unshard(const UOp& x, int64_t axis, int64_t n_devices);
+UOp gather(const UOp& x, const UOp& index);
+UOp scatter(const UOp& base, const UOp& index, const UOp& src, const char* how);  ///< "set" or "add"
 UOp reduce_axes(const UOp& x, std::string_view monoid, std::span<const int64_t> axes);
 /// A scalar spread over a shape (RESHAPE to all ones, EXPAND).
 UOp broadcast_scalar(const UOp& scalar, std::span<const int64_t> dims);

@@ -62,14 +62,13 @@ DType dtype_by_name(std::string_view text) {
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
   for (int i = 0; i < kNumDTypes; ++i)
     if (lower == kDTypes[i].name || lower == kDTypes[i].alias) return static_cast<DType>(i);
-  raise(ErrorKind::Attribute,
-        fmt::format("[dtype] unknown dtype '{}'; expected a name such as float32, int64, bool", text));
+  raise(ErrorKind::Attribute, "[dtype] unknown dtype '{}'; expected a name such as float32, int64, bool", text);
 }
 
 DType least_upper_dtype(DType a, DType b) {
   if (a == b) return a;
   const uint32_t common = kAncestors[static_cast<size_t>(a)] & kAncestors[static_cast<size_t>(b)];
-  WHIT_CHECK(common != 0, "no common dtype of {} and {}", name(a), name(b));
+  WHIT_CHECK(common != 0, "no common dtype of {} and {}", a, b);
   DType best = DType::Float64;
   auto rank = [](DType d) { return std::make_tuple(info(d).priority, info(d).bits, std::string_view(info(d).name)); };
   for (int i = 0; i < kNumDTypes; ++i) {

@@ -38,7 +38,7 @@ constexpr Format kFormats[] = {
     {8, 23, 127, 0x1.FFFFFEp127, true, false, false},  // float32
 };
 const Format& format_of(DType dtype) {
-  WHIT_CHECK(dtype >= DType::Fp8E4M3 && dtype <= DType::Float32, "{} is not a narrow float", name(dtype));
+  WHIT_CHECK(dtype >= DType::Fp8E4M3 && dtype <= DType::Float32, "{} is not a narrow float", dtype);
   return kFormats[static_cast<size_t>(dtype) - static_cast<size_t>(DType::Fp8E4M3)];
 }
 
@@ -148,7 +148,7 @@ Scalar cast_scalar(DType to, const Scalar& x) {
 }
 
 Scalar bitcast_scalar(DType to, const Scalar& x) {
-  WHIT_CHECK(n_bytes(to) == n_bytes(x.dtype), "BITCAST of one {} to {}", name(x.dtype), name(to));
+  WHIT_CHECK(n_bytes(to) == n_bytes(x.dtype), "BITCAST of one {} to {}", x.dtype, to);
   unsigned char bytes[8];
   write_element(x.dtype, bytes, 0, x);
   return read_element(to, bytes, 0);
@@ -167,9 +167,7 @@ double mulacc(DType dtype, double x, double y, double z) {
   return odd_sum(x * y, z);  // the product of two narrow floats is exact
 }
 
-[[noreturn]] void no_such_op(Op op, DType dtype) {
-  raise(ErrorKind::Internal, fmt::format("{} is not defined for {}", name(op), name(dtype)));
-}
+[[noreturn]] void no_such_op(Op op, DType dtype) { raise(ErrorKind::Internal, "{} is not defined for {}", op, dtype); }
 
 double eval_float(Op op, DType dtype, std::span<const Scalar> src) {
   const double x = src[0].f;
@@ -298,7 +296,7 @@ template <class F> auto with_bits(DType dtype, F&& f) {
     case 2: return f(uint16_t{});
     case 4: return f(uint32_t{});
     case 8: return f(uint64_t{});
-    default: raise(ErrorKind::Internal, fmt::format("{} is not stored in memory", name(dtype)));
+    default: raise(ErrorKind::Internal, "{} is not stored in memory", dtype);
   }
 }
 
@@ -362,7 +360,7 @@ Op monoid_op(std::string_view monoid) {
       {"add", Op::Add}, {"mul", Op::Mul}, {"max", Op::Max}, {"min", Op::Min}};
   for (const auto& [text, op] : kOps)
     if (text == monoid) return op;
-  raise(ErrorKind::Internal, fmt::format("unknown monoid '{}'", monoid));
+  raise(ErrorKind::Internal, "unknown monoid '{}'", monoid);
 }
 
 Scalar monoid_combine(std::string_view monoid, DType dtype, const Scalar& a, const Scalar& b) {
@@ -385,7 +383,7 @@ Scalar monoid_identity(std::string_view monoid, DType dtype) {
 }
 
 Scalar scalar_of(const UOp& constant) {
-  WHIT_CHECK(constant.is_const() && !constant.arg().is_invalid(), "{} has no value", name(constant.op()));
+  WHIT_CHECK(constant.is_const() && !constant.arg().is_invalid(), "{} has no value", constant.op());
   const DType dt = constant.dtype();
   return is_float(dt) ? Scalar::of(dt, constant.arg().to_double()) : Scalar::of(dt, constant.arg().to_int());
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -91,7 +92,7 @@ class Parser {
     for (size_t i = 0; i < where; ++i) {
       if (text_[i] == '\n') ++line, line_start = i + 1;
     }
-    raise(ErrorKind::Value, fmt::format("[ir text] line {}, column {}: {}", line, where - line_start + 1, what));
+    raise(ErrorKind::Value, "[ir text] line {}, column {}: {}", line, where - line_start + 1, what);
   }
   [[noreturn]] void fail_expected(std::string_view what) const { fail_expected(at_, what); }
   [[noreturn]] void fail_expected(size_t where, std::string_view what) const {
@@ -181,9 +182,7 @@ class Parser {
       if (name(static_cast<E>(i)) == text) return static_cast<E>(i);
       all.emplace_back(name(static_cast<E>(i)));
     }
-    const std::string close = closest_name(text, all);
-    fail(start, fmt::format("expected {}, got '{}'{}", what, text,
-                            close.empty() ? "" : fmt::format("; did you mean {}?", close)));
+    fail(start, fmt::format("expected {}, got '{}'{}", what, text, did_you_mean(text, all)));
   }
 
   void parse_sources(std::vector<UOp>& src) {
@@ -317,7 +316,7 @@ class Parser {
 
 void detail::append_node_text(std::string& out, const Node* n, int64_t number,
                               const std::unordered_map<const Node*, int64_t>& number_of) {
-  out += fmt::format("%{} = {} {}", number, name(n->op), name(n->dtype));
+  out += fmt::format("%{} = {} {}", number, n->op, n->dtype);
   const char* separator = " (";
   for (const Node* s : n->src()) {
     out += fmt::format("{}%{}", separator, number_of.at(s));
@@ -339,7 +338,7 @@ std::string to_text(std::span<const UOp> roots) {
     if (n->op == Op::Buffer) {
       const int64_t id =
           buffer_ids.try_emplace(n->arg.int_at(0), static_cast<int64_t>(buffer_ids.size())).first->second;
-      out += fmt::format("%{} = BUFFER {} ", number, name(n->dtype));
+      out += fmt::format("%{} = BUFFER {} ", number, n->dtype);
       append_arg(out, Arg::list({id, n->arg.at(1), n->arg.at(2)}));
     } else {
       detail::append_node_text(out, n, number, number_of);
@@ -358,8 +357,7 @@ std::string to_formula(const UOp& u) {
   std::unordered_map<const Node*, std::string> texts;
   for (const Node* n : toposort(u)) {
     std::string& text = texts[n];
-    const auto infix =
-        std::find_if(std::begin(kInfix), std::end(kInfix), [&](const auto& i) { return i.first == n->op; });
+    const auto infix = std::ranges::find_if(kInfix, [&](const auto& i) { return i.first == n->op; });
     if (n->op == Op::Const) {
       text = to_text(n->arg);
     } else if (n->op == Op::Variable) {
@@ -370,7 +368,7 @@ std::string to_formula(const UOp& u) {
       text = "(" + texts[n->src()[0]] + infix->second + texts[n->src()[1]] + ")";
     } else {
       for (const Node* s : n->src()) text += (text.empty() ? "" : ", ") + texts[s];
-      text = fmt::format("{}({})", name(n->op), text);
+      text = fmt::format("{}({})", n->op, text);
     }
   }
   const std::string& all = texts[u.node()];

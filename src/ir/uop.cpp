@@ -188,7 +188,7 @@ const RangeSet* infer_ranges(Op op, std::span<const UOp> src, const Node* self) 
   } else {
     for (size_t i = 0; i < n_body; ++i)
       if (const RangeSet* s = src[i]->range_set) all.append(s->nodes.begin(), s->nodes.end());
-    std::sort(all.begin(), all.end(), range_less);
+    std::ranges::sort(all, range_less);
     const Node** last = std::unique(all.begin(), all.end());
     while (all.end() != last) all.pop_back();
   }
@@ -344,7 +344,7 @@ std::vector<UOp> UOp::srcs() const {
 
 bool UOp::depends_on(const UOp& range) const {
   const auto all = ranges();
-  return std::find(all.begin(), all.end(), range.node()) != all.end();
+  return std::ranges::find(all, range.node()) != all.end();
 }
 
 UOp UOp::with_src(std::span<const UOp> src) const {
@@ -361,7 +361,7 @@ UOp with_first_src(const Node* n, const UOp& x) {
 
 Sint::Sint(const UOp& u) : max_(u.vmax()) {
   WHIT_USER(u.dtype() == DType::WeakInt && u.shape().empty(), Type, "a size of {} and shape {}; expected an integer",
-            name(u.dtype()), u.shape().str());
+            u.dtype(), u.shape());
   if (u.vmin() != u.vmax()) symbol_ = u;
 }
 int64_t Sint::number() const {

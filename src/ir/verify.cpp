@@ -55,7 +55,7 @@ bool all_src(const Node* n, size_t from, bool (*ok)(const Node*)) {
 }
 
 bool sources_have_its_dtype(const Node* n) {
-  return std::all_of(n->src().begin(), n->src().end(), [&](const Node* s) { return s->dtype == n->dtype; });
+  return std::ranges::all_of(n->src(), [&](const Node* s) { return s->dtype == n->dtype; });
 }
 bool is_range(const Node* n) { return n->op == Op::Range; }
 
@@ -81,7 +81,7 @@ bool ids_differ(const Node* n) {
   for (size_t i = 1; i < n->n_src; ++i) ids.push_back(range_id(src(n, i)));
   if (n->range_set)
     for (const Node* r : n->range_set->nodes) ids.push_back(range_id(r));
-  std::sort(ids.begin(), ids.end());
+  std::ranges::sort(ids);
   return std::adjacent_find(ids.begin(), ids.end()) == ids.end();
 }
 
@@ -255,7 +255,7 @@ class OrderCheck {
       for (const Node* s : n->src())
         if (!is_defined(s)) {
           why = fmt::format("its source {} is not listed before it, or only in a loop that has ended [linear-order]",
-                            name(s->op));
+                            s->op);
           return n;
         }
       if (n->op == Op::Range || n->op == Op::If) {
@@ -282,7 +282,7 @@ class OrderCheck {
     return n->op == Op::Index && all_defined(n);
   }
   bool all_defined(const Node* n) {
-    return std::all_of(n->src().begin(), n->src().end(), [&](const Node* s) { return is_defined(s); });
+    return std::ranges::all_of(n->src(), [&](const Node* s) { return is_defined(s); });
   }
 
   std::vector<const Node*> open_;
@@ -340,7 +340,7 @@ std::string find_illegal(const UOp& root, Level level) {
 
 void verify(const UOp& root, Level level, std::string_view where) {
   const std::string illegal = find_illegal(root, level);
-  if (!illegal.empty()) raise(ErrorKind::Internal, fmt::format("[verify] after {}: {}", where, illegal));
+  if (!illegal.empty()) raise(ErrorKind::Internal, "[verify] after {}: {}", where, illegal);
 }
 
 void verify_if_asked(const UOp& root, Level level, std::string_view where) {

@@ -22,6 +22,16 @@ Dims channel_shape(size_t rank, int64_t n) {
   return dims;
 }
 
+// Weight (`rows`, `columns`, kernel..) and bias, uniform in +-1/sqrt(inputs of a window).
+void init_conv(Tensor& weight, Tensor& bias, int64_t rows, int64_t columns, const IntList& kernel_size,
+               int64_t in_channels, int64_t n_biases) {
+  Dims shape{rows, columns};
+  shape.append(kernel_size.begin(), kernel_size.end());
+  const double bound = 1 / std::sqrt(static_cast<double>(in_channels * product(kernel_size)));
+  weight = uniform(shape, bound);
+  if (n_biases) bias = uniform(n_biases, bound);
+}
+
 IntList two_axes(const IntList& k) { return k.is_single() ? IntList{k[0], k[0]} : k; }
 
 }  // namespace
@@ -49,11 +59,8 @@ Conv::Conv(int64_t in_channels, int64_t out_channels, const IntList& kernel_size
     }
     options.padding = IntList(pads);
   }
-  Dims shape{out_channels, in_channels / config.groups};
-  shape.append(kernel_size.begin(), kernel_size.end());
-  const double bound = 1 / std::sqrt(static_cast<double>(in_channels * product(kernel_size)));
-  weight = uniform(shape, bound);
-  if (config.bias) bias = uniform(out_channels, bound);
+  init_conv(weight, bias, out_channels, in_channels / config.groups, kernel_size, in_channels,
+            config.bias ? out_channels : 0);
 }
 Tensor Conv::operator()(const Tensor& x) const { return x.conv2d(weight, bias, options); }
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, const IntList& kernel_size, const ConvConfig& config)
@@ -68,11 +75,8 @@ ConvTranspose::ConvTranspose(int64_t in_channels, int64_t out_channels, const In
               .output_padding = config.output_padding} {
   WHIT_USER(config.groups > 0 && out_channels % config.groups == 0, Value, "[ConvTranspose] {} channels in {} groups",
             out_channels, config.groups);
-  Dims shape{in_channels, out_channels / config.groups};
-  shape.append(kernel_size.begin(), kernel_size.end());
-  const double bound = 1 / std::sqrt(static_cast<double>(in_channels * product(kernel_size)));
-  weight = uniform(shape, bound);
-  if (config.bias) bias = uniform(out_channels, bound);
+  init_conv(weight, bias, in_channels, out_channels / config.groups, kernel_size, in_channels,
+            config.bias ? out_channels : 0);
 }
 Tensor ConvTranspose::operator()(const Tensor& x) const { return x.conv_transpose2d(weight, bias, options); }
 ConvTranspose2d::ConvTranspose2d(int64_t in_channels, int64_t out_channels, const IntList& kernel_size,
@@ -123,7 +127,7 @@ LayerNorm::LayerNorm(const IntList& shape, const NormConfig& config)
 Tensor LayerNorm::operator()(const Tensor& x) const {
   const size_t n = normalized_shape.size();
   WHIT_USER(x.ndim() >= n && std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - n),
-            Assertion, "[LayerNorm] the last axes of {} are not {}", x.shape().str(), Shape(normalized_shape).str());
+            Assertion, "[LayerNorm] the last axes of {} are not {}", x.shape(), Shape(normalized_shape));
   Dims axes;
   for (size_t i = 0; i < n; ++i) axes.push_back(static_cast<int64_t>(x.ndim() - n + i));
   const Tensor y = x.layernorm(axes, eps);
@@ -158,7 +162,7 @@ Tensor RMSNorm::operator()(const Tensor& x) const {
 Embedding::Embedding(int64_t vocab_size, int64_t embed_size)
     : weight(Tensor::glorot_uniform({vocab_size, embed_size})) {}
 Tensor Embedding::operator()(const Tensor& index) const {
-  WHIT_USER(is_int(index.dtype()), Type, "[Embedding] index of {}; expected integers", name(index.dtype()));
+  WHIT_USER(is_int(index.dtype()), Type, "[Embedding] index of {}; expected integers", index.dtype());
   return weight[index];
 }
 

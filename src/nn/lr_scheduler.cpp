@@ -1,6 +1,5 @@
 #include "whit/lr_scheduler.h"
 
-#include <cmath>
 #include <limits>
 #include <numbers>
 

@@ -44,7 +44,7 @@ std::vector<Tensor> Optimizer::schedule_step() {
     values.push_back(params[i].detach());
     grads.push_back(params[i].grad());
     WHIT_USER(grads.back().defined(), Assertion,
-              "[optim] parameter {} of shape {} has no gradient; call backward first", i, params[i].shape().str());
+              "[optim] parameter {} of shape {} has no gradient; call backward first", i, params[i].shape());
     if (!fused_) continue;
     flat.push_back(values.back().flatten());
     flat_grads.push_back(grads.back().flatten());

@@ -31,7 +31,7 @@ bool loads_into(const Shape& from, const Shape& into) {
 DType safe_dtype(const std::string& text, const char* op, const std::string& what) {
   for (const NamedDType& d : kDTypes)
     if (text == d.text) return d.dtype;
-  raise(ErrorKind::Value, fmt::format("[{}] {} is {}, which whit has no dtype for", op, what, text));
+  raise(ErrorKind::Value, "[{}] {} is {}, which whit has no dtype for", op, what, text);
 }
 
 namespace {
@@ -48,9 +48,9 @@ void load(const char* op, const StateDict& into, const StateDict& from, bool str
     }
     const Tensor& source = *it->second;
     WHIT_USER(exact ? source.shape() == target.shape() : loads_into(source.shape(), target.shape()), Value,
-              "[{}] '{}' has shape {}, the model {}", op, name, source.shape().str(), target.shape().str());
+              "[{}] '{}' has shape {}, the model {}", op, name, source.shape(), target.shape());
     WHIT_USER(!exact || source.dtype() == target.dtype(), Value, "[{}] '{}' is {}, that of the model {}", op, name,
-              whit::name(source.dtype()), whit::name(target.dtype()));
+              source.dtype(), target.dtype());
     pairs.emplace_back(target, source);
   }
   std::vector<Tensor> all;
@@ -71,7 +71,7 @@ void safe_save(const StateDict& tensors, const std::string& path,
                const std::vector<std::pair<std::string, std::string>>& metadata) {
   std::vector<Tensor> all;
   for (const auto& [name, t] : tensors) {
-    WHIT_USER(!is_weak(t.dtype()), Value, "[safe_save] '{}' is {}, which has no width", name, whit::name(t.dtype()));
+    WHIT_USER(!is_weak(t.dtype()), Value, "[safe_save] '{}' is {}, which has no width", name, t.dtype());
     all.push_back(t);
   }
   Tensor::realize_all(all);
@@ -81,7 +81,7 @@ void safe_save(const StateDict& tensors, const std::string& path,
     const char* text = nullptr;
     for (const NamedDType& d : kDTypes)
       if (d.dtype == t.dtype()) text = d.text;
-    WHIT_USER(text, Value, "[safe_save] '{}' is {}, which safetensors has no name for", name, whit::name(t.dtype()));
+    WHIT_USER(text, Value, "[safe_save] '{}' is {}, which safetensors has no name for", name, t.dtype());
     data.push_back(t.bytes());
     inputs.push_back({.name = name,
                       .dtype = text,

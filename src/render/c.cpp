@@ -158,16 +158,12 @@ std::string literal_of_bits(DType dt, uint64_t bits) {
 // A scalar's text as all lanes of a vector; a bool becomes a mask.
 std::string spread_text(DType dt, int64_t lanes, const std::string& scalar) {
   const std::string one = dt == DType::Bool ? fmt::format("-{}", scalar) : scalar;
-  std::string text = fmt::format("(({}){{", type_of(dt, lanes));
-  for (int64_t i = 0; i < lanes; ++i) text += (i ? ", " : "") + one;
-  return text + "})";  // in parentheses, because a macro would take the commas apart
+  // In parentheses, because a macro would take the commas apart.
+  return fmt::format("(({}){{{}}})", type_of(dt, lanes), listed(lanes, [&](int64_t) { return one; }));
 }
 
 struct RowText final : Filler {
-  std::string operand[3];
-  Op op = Op::Max;
-  DType dtype = DType::Void;
-  int64_t lanes = 0;
+  using Filler::Filler;
   void append(std::string& out, std::string_view key) const override { out += value(key); }
   std::string value(std::string_view key) const {
     const int bytes = element_bytes(dtype);
@@ -183,7 +179,7 @@ struct RowText final : Filler {
       const std::string one = dtype == DType::Float32 ? "1.0f" : dtype == DType::Float64 ? "1.0" : "1";
       return lanes ? spread_text(dtype, lanes, one) : one;
     }
-    return operand[key[0] - '0'];
+    return operand[static_cast<size_t>(key[0] - '0')];
   }
 };
 
@@ -253,23 +249,19 @@ class CWriter final : public Writer {
     return spread_text(dt, lanes, literal);
   }
   std::string lanes_text(DType dt, int64_t lanes) override {
-    std::string text = fmt::format("(({}){{", type(dt, lanes));
-    for (int64_t i = 0; i < lanes; ++i) text += fmt::format("{}{}", i ? ", " : "", i);
-    return text + "})";
+    return fmt::format("(({}){{{}}})", type(dt, lanes), listed(lanes, [](int64_t i) { return std::to_string(i); }));
   }
   std::string lane_text(DType dt, int64_t, const std::string& v, int64_t i) override {
     return fmt::format("{}[{}]{}", v, i, dt == DType::Bool ? " != 0" : "");
   }
   std::string vec_text(const Node* n) override {
-    std::string text = fmt::format("({}){{", type(n->dtype, lanes_of(n)));
-    for (size_t i = 0; i < n->n_src; ++i)
-      text += fmt::format("{}{}{}", i ? ", " : "", n->dtype == DType::Bool ? "-" : "", operand(n->src()[i], 0));
-    return text + "}";
+    const char* const sign = n->dtype == DType::Bool ? "-" : "";
+    return fmt::format("({}){{{}}}", type(n->dtype, lanes_of(n)),
+                       listed(n->n_src, [&](int64_t i) { return sign + operand(n->src()[i], 0); }));
   }
   std::string half_text(DType, int64_t lanes, const std::string& v, int64_t first) override {
-    std::string pick;
-    for (int64_t i = 0; i < lanes / 2; ++i) pick += fmt::format(", {}", first + i);
-    return fmt::format("__builtin_shufflevector({0}, {0}{1})", v, pick);
+    return fmt::format("__builtin_shufflevector({0}, {0}, {1})", v,
+                       listed(lanes / 2, [&](int64_t i) { return std::to_string(first + i); }));
   }
 
   // ---- structure
@@ -357,11 +349,7 @@ class CWriter final : public Writer {
   // ---- arithmetic
   std::string apply(const TextRow& row, Op op, DType dt, int64_t lanes, std::span<const std::string> operands,
                     bool scalar_condition) override {
-    RowText text;
-    text.op = op;
-    text.dtype = dt;
-    text.lanes = lanes;
-    for (size_t i = 0; i < operands.size(); ++i) text.operand[i] = operands[i];
+    RowText text(op, dt, lanes, operands);
     declare_family(dt, lanes);
     std::string out;
     if (!lanes || scalar_condition || row.vector_text) {
@@ -369,7 +357,7 @@ class CWriter final : public Writer {
       return out;
     }
     text.lanes = 0;
-    for (size_t i = 0; i < operands.size(); ++i) text.operand[i] = operands[i] + "[l]";
+    for (std::string& one : text.operand) one += "[l]";
     expand(out, row.text, text);
     return fmt::format("LANES({}, {}, {})", type_of(dt, lanes), lanes, out);
   }

@@ -7,6 +7,7 @@
 //     others choose a harmless operand first. No fast-math, nsw or nuw flag but on loop counters.
 //  2. A load whose gate is one scalar reads from a block of zeros when it is off, so it needs no branch.
 //  3. Each buffer has an alias scope: two slots never overlap, so loads may move over stores to other slots.
+#include <array>
 #include <bit>
 
 #include "ir/build.h"
@@ -176,13 +177,14 @@ std::string number(DType dt, int64_t lanes, int64_t v) {
 }
 
 struct RowText final : Filler {
-  std::string dest, operand[3];
-  Op op = Op::Max;
-  DType dtype = DType::Void;
-  int64_t lanes = 0, condition_lanes = 0;
+  std::string dest;
+  int64_t condition_lanes;
+  RowText(std::string d, Op o, DType dt, int64_t n, std::span<const std::string> operands,
+          bool scalar_condition = false)
+      : Filler(o, dt, n, operands), dest(std::move(d)), condition_lanes(scalar_condition ? 0 : n) {}
   void append(std::string& out, std::string_view key) const override {
     if (key.size() == 1 && key[0] <= '2') {
-      out += operand[key[0] - '0'];
+      out += operand[static_cast<size_t>(key[0] - '0')];
     } else if (key == "d") {
       out += dest;
     } else if (key == "t") {
@@ -258,9 +260,7 @@ class LlvmWriter final : public Writer {
     return splat(dt, lanes, literal_of_bits(dt, bits));
   }
   std::string lanes_text(DType dt, int64_t lanes) override {
-    std::string text = "<";
-    for (int64_t i = 0; i < lanes; ++i) text += fmt::format("{}{} {}", i ? ", " : "", scalar_type(dt), i);
-    return text + ">";
+    return fmt::format("<{}>", listed(lanes, [&](int64_t i) { return fmt::format("{} {}", scalar_type(dt), i); }));
   }
   std::string lane_text(DType dt, int64_t lanes, const std::string& v, int64_t i) override {
     return line_into("extractelement {} {}, i64 {}", type_of(dt, lanes), v, i);
@@ -273,8 +273,7 @@ class LlvmWriter final : public Writer {
     return v;
   }
   std::string half_text(DType dt, int64_t lanes, const std::string& v, int64_t first) override {
-    std::string pick;
-    for (int64_t i = 0; i < lanes / 2; ++i) pick += fmt::format("{}i32 {}", i ? ", " : "", first + i);
+    const std::string pick = listed(lanes / 2, [&](int64_t i) { return fmt::format("i32 {}", first + i); });
     const std::string type = type_of(dt, lanes);
     return line_into("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, v, type, lanes / 2, pick);
   }
@@ -473,13 +472,7 @@ class LlvmWriter final : public Writer {
   // ---- arithmetic
   std::string apply(const TextRow& row, Op op, DType dt, int64_t lanes, std::span<const std::string> operands,
                     bool scalar_condition) override {
-    RowText text;
-    text.dest = fresh("v");
-    text.op = op;
-    text.dtype = dt;
-    text.lanes = lanes;
-    text.condition_lanes = scalar_condition ? 0 : lanes;
-    for (size_t i = 0; i < operands.size(); ++i) text.operand[i] = operands[i];
+    const RowText text(fresh("v"), op, dt, lanes, operands, scalar_condition);
     lines(row.text, text);
     return text.dest;
   }
@@ -493,15 +486,10 @@ class LlvmWriter final : public Writer {
                        splat(from, lanes, literal_of_bits(from, 0)));
     if (from == to || (same_width && !from_float && !to_float)) return v;
     if (from_float && !to_float) {
-      RowText text;
-      text.dest = fresh("v");
-      text.dtype = from;
-      text.lanes = lanes;
-      text.operand[0] = v;
-      const double limit = 0x1p63;
-      const uint64_t bits = std::bit_cast<uint64_t>(limit);  // floats are written as doubles
-      text.operand[1] = splat(from, lanes, fmt::format("0x{:016X}", bits));
-      text.operand[2] = splat(from, lanes, fmt::format("0x{:016X}", bits | uint64_t{1} << 63));
+      const auto limit = [&](double number) {  // floats are written as doubles
+        return splat(from, lanes, fmt::format("0x{:016X}", std::bit_cast<uint64_t>(number)));
+      };
+      const RowText text(fresh("v"), Op::Cast, from, lanes, std::array{v, limit(0x1p63), limit(-0x1p63)});
       lines(kToInt64, text);
       return cast_text(DType::Int64, to, lanes, text.dest);
     }

@@ -15,7 +15,7 @@ int64_t aligned_to_64(int64_t n) { return (n + 63) / 64 * 64; }
 void want_spread(LinearProgram& p, const Node* scalar, int64_t lanes) {
   if (lanes == 0 || lanes_of(scalar) != 0 || scalar->op == Op::Const) return;
   std::vector<int64_t>& have = p.spreads[scalar];
-  if (std::find(have.begin(), have.end(), lanes) == have.end()) have.push_back(lanes);
+  if (std::ranges::find(have, lanes) == have.end()) have.push_back(lanes);
 }
 
 // A memory access of the list: which buffers it touches, and which of its scalars it needs as lanes.
@@ -70,7 +70,7 @@ void place_globals(LinearProgram& p) {
 
 const Node* storage_of(const Node* n) {
   while (n->op == Op::After) n = n->src()[0];
-  WHIT_CHECK(n->op == Op::Param || n->op == Op::Scratch || n->op == Op::Reg, "{} is no storage", name(n->op));
+  WHIT_CHECK(n->op == Op::Param || n->op == Op::Scratch || n->op == Op::Reg, "{} is no storage", n->op);
   return n;
 }
 
@@ -84,7 +84,7 @@ Access access_of(const Node* n) {
     a.contiguous = true;
     return a;
   }
-  WHIT_CHECK(at->op == Op::Index, "{} of {}", name(n->op), name(at->op));
+  WHIT_CHECK(at->op == Op::Index, "{} of {}", n->op, at->op);
   a.storage = storage_of(at->src()[0]);
   a.index = at->src()[1];
   if (at->n_src > 2 && !(at->src()[2]->op == Op::Const && at->src()[2]->arg.to_int() == 1)) a.gate = at->src()[2];
@@ -102,7 +102,7 @@ LinearProgram analyze(const UOp& program) {
     for (const UOp& s : program.srcs())
       if (s.op() == Op::Linear) p.linear = s;
   }
-  WHIT_CHECK(p.linear.op() == Op::Linear, "a renderer wants a LINEAR, not {}", name(program.op()));
+  WHIT_CHECK(p.linear.op() == Op::Linear, "a renderer wants a LINEAR, not {}", program.op());
   std::map<int64_t, KernelSignature::Buffer> buffers;
   std::map<int64_t, const Node*> params, scratch, regs;
   std::map<std::string, const Node*, std::less<>> variables;

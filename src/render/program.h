@@ -1,7 +1,6 @@
 // What all renderers ask of a LINEAR program before they print it.
 #pragma once
 #include <unordered_map>
-#include <unordered_set>
 
 #include "render/renderer.h"
 
@@ -70,6 +69,12 @@ const TextRow* find_row(std::span<const TextRow> table, Op op, DType dt, const N
 
 /// What stands for the placeholders of a row.
 struct Filler {
+  Op op;
+  DType dtype;    ///< of the operands
+  int64_t lanes;  ///< 0 for scalars
+  SmallVec<std::string, 3> operand{};
+  Filler(Op o, DType dt, int64_t n, std::span<const std::string> operands)
+      : op(o), dtype(dt), lanes(n), operand(operands) {}
   virtual void append(std::string& out, std::string_view key) const = 0;
 
  protected:

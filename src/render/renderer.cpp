@@ -54,7 +54,7 @@ const Renderer& renderer_by_name(std::string_view name) {
   for (const Renderer& r : renderers())
     if (name == r.name) return r;
   lock.unlock();
-  raise(ErrorKind::Key, fmt::format("no renderer '{}'; there are {}", name, join(renderer_names(), ", ")));
+  raise(ErrorKind::Key, "no renderer '{}'; there are {}", name, join(renderer_names(), ", "));
 }
 
 KernelSignature signature_of(const UOp& program) { return render::analyze(program).signature; }

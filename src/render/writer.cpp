@@ -24,7 +24,7 @@ std::string Writer::operand(const Node* n, int64_t lanes) {
   if (n->op == Op::Const) return constant_text(n->dtype, lanes, constant_bits(n));
   if (n->op == Op::Lanes) return lanes_text(n->dtype, lanes_of(n));
   const auto it = value_.find(n);
-  WHIT_CHECK(it != value_.end(), "{} is used before its place in the list", name(n->op));
+  WHIT_CHECK(it != value_.end(), "{} is used before its place in the list", n->op);
   if (lanes == lanes_of(n)) return it->second;
   WHIT_CHECK(lanes_of(n) == 0, "{} lanes used as {}", lanes_of(n), lanes);
   const auto have = spread_.find({n, lanes});
@@ -38,8 +38,7 @@ std::string Writer::base_of(const Node* storage) const {
 
 const TextRow& Writer::must_find_row(Op op, DType dt, const Node* n) const {
   const TextRow* row = find_row(rows_, op, dt, n);
-  WHIT_CHECK(row && (class_of(dt) != kHalf || op == Op::Where), "{} of {} has no {} text", name(op), name(dt),
-             language_);
+  WHIT_CHECK(row && (class_of(dt) != kHalf || op == Op::Where), "{} of {} has no {} text", op, dt, language_);
   return *row;
 }
 
@@ -53,7 +52,7 @@ void Writer::node(const Node* n) {
     case Op::If: n->op == Op::If ? open_if(n) : open_loop(n); return open_.push_back(n);
     case Op::EndRange:
     case Op::EndIf:
-      WHIT_CHECK(!open_.empty() && open_.back() == n->src()[0], "{} of what is not the innermost", name(n->op));
+      WHIT_CHECK(!open_.empty() && open_.back() == n->src()[0], "{} of what is not the innermost", n->op);
       close(open_.back());
       return open_.pop_back();
     case Op::Load: return load(n, access_of(n));
@@ -61,7 +60,7 @@ void Writer::node(const Node* n) {
     case Op::Cast:
       for (const DType dt : {n->src()[0]->dtype, n->dtype})
         WHIT_CHECK(!is_float(dt) || dt >= DType::Float32 || dt == DType::Float16, "CAST of {} to {} has no {} text",
-                   name(n->src()[0]->dtype), name(n->dtype), language_);
+                   n->src()[0]->dtype, n->dtype, language_);
       return define(n, cast_text(n->src()[0]->dtype, n->dtype, lanes_of(n), operand(n->src()[0], lanes_of(n))));
     case Op::Bitcast: return bitcast(n);
     case Op::Vec: return define(n, is_splat(n) ? operand(n->src()[0], lanes_of(n)) : vec_text(n));
@@ -69,7 +68,7 @@ void Writer::node(const Node* n) {
     case Op::Fold: return fold(n);
     default:
       if (kNoText.has(n->op)) return;
-      WHIT_CHECK(is_elementwise(n->op), "{} in a LINEAR", name(n->op));
+      WHIT_CHECK(is_elementwise(n->op), "{} in a LINEAR", n->op);
       return arithmetic(n);
   }
 }

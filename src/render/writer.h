@@ -10,6 +10,13 @@
 
 namespace whit::render {
 
+/// The texts of items 0 .. n-1, with commas between them.
+template <class Fn> std::string listed(int64_t n, Fn&& item) {
+  std::string out;
+  for (int64_t i = 0; i < n; ++i) out += (i ? ", " : "") + item(i);
+  return out;
+}
+
 class Writer {
  public:
   Writer(const Writer&) = delete;

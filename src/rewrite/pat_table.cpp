@@ -178,7 +178,7 @@ void PatTable::add(const char* table, const Row& row, bool raw_order) {
     }
     if (n_kept == 0) pat::pattern_error("a constant stands left of a commutative op: builders put it right");
   } catch (const Error& e) {
-    raise(ErrorKind::Internal, fmt::format("{} (rule {}/{} at {}:{})", e.what(), table, row.name, row.file, row.line));
+    raise(ErrorKind::Internal, "{} (rule {}/{} at {}:{})", e.what(), table, row.name, row.file, row.line);
   }
   rows_.push_back(&row);
 }

@@ -9,6 +9,6 @@ const PatNode* skip(const PatNode* a) {
   return next;
 }
 
-void pattern_error(const char* what) { raise(ErrorKind::Internal, fmt::format("[rewrite] {}", what)); }
+void pattern_error(const char* what) { raise(ErrorKind::Internal, "[rewrite] {}", what); }
 
 }  // namespace whit::pat

@@ -7,9 +7,7 @@
 // same node. A plain number matches an int or bool constant of that value; a number with a point a float constant with
 // the same bits. '/' and '%' do not exist: the reader must see which division is meant.
 #pragma once
-#include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "ir/uop.h"
 

@@ -40,8 +40,7 @@ class MatchStats {
   }
   void print() {
     std::vector<std::pair<std::string, Count>> rows(counts_.begin(), counts_.end());
-    std::sort(rows.begin(), rows.end(),
-              [](const auto& a, const auto& b) { return a.second.time_ns > b.second.time_ns; });
+    std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.time_ns > b.second.time_ns; });
     for (const auto& [rule, c] : rows)
       fmt::print(stderr, "{:9} fired {:10.3f} ms  {}\n", c.fired, static_cast<double>(c.time_ns) * 1e-6, rule);
   }
@@ -92,11 +91,10 @@ struct Rewriter::Impl {
     std::vector<std::string> names;
     for (size_t back = 0; back < std::min<size_t>(n_fired, std::size(recent)); ++back) {
       std::string rule = rules.full_name(recent[(n_fired - 1 - back) % std::size(recent)]);
-      if (std::find(names.begin(), names.end(), rule) == names.end()) names.insert(names.begin(), std::move(rule));
+      if (std::ranges::find(names, rule) == names.end()) names.insert(names.begin(), std::move(rule));
     }
     const std::string_view at = name(stack.back().node->op);
-    raise(ErrorKind::Internal,
-          fmt::format("[rewrite] pass '{}' {} at {}; rules: {}", options.name, what, at, join(names, ", ")));
+    raise(ErrorKind::Internal, "[rewrite] pass '{}' {} at {}; rules: {}", options.name, what, at, join(names, ", "));
   }
 
   UOp apply(const Node* n, const Rule** fired, bool* stop) {

@@ -111,8 +111,8 @@ struct RuleSet::Impl {
   }
   void check() const {
     auto fail = [&](const Rule& rule, const char* what, const Rule& other) {
-      raise(ErrorKind::Internal, fmt::format("[rewrite] rule {}/{} {} {} ({}:{}, {}:{})", name, rule.name, what,
-                                             other.name, rule.file, rule.line, other.file, other.line));
+      raise(ErrorKind::Internal, "[rewrite] rule {}/{} {} {} ({}:{}, {}:{})", name, rule.name, what, other.name,
+            rule.file, rule.line, other.file, other.line);
     };
     for (size_t b = 0; b < rules.size(); ++b) {
       std::vector<Pat> variants = expand_variants(rules[b]->lhs);

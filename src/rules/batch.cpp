@@ -88,12 +88,7 @@ UOp window_row(const Row& r) {
   return with_arg(r, arg);
 }
 // x with axis `from` put first.
-UOp to_front(const UOp& x, int64_t from) {
-  Dims order{from};
-  for (int64_t a = 0; a < static_cast<int64_t>(x.shape().size()); ++a)
-    if (a != from) order.push_back(a);
-  return permute(x, order);
-}
+UOp to_front(const UOp& x, size_t from) { return permute(x, moved_axis(x.shape().size(), from, 0)); }
 UOp tuple_row(const Row& r) {
   std::vector<UOp> src;
   for (size_t i = 0; i < r.src.size(); ++i) src.push_back(full(r, i));
@@ -124,13 +119,10 @@ UOp gather_row(const Row& r) {
   if (!r.has_axis[0]) return same_arg(r, r.src);
   if (r.has_axis[1]) {
     const UOp index = index_of_all(r, r.src[1], r.src[0].shape()[1]);
-    return UOp::make(Op::Gather, r.node.dtype(), {rows_of_all(r.src[0]), index});
+    return gather(rows_of_all(r.src[0]), index);
   }
   // One index for all examples: they go behind the indexed axis, and come to the front again.
-  Dims order{1, 0};
-  for (size_t a = 2; a < r.src[0].shape().size(); ++a) order.push_back(static_cast<int64_t>(a));
-  const UOp got = UOp::make(Op::Gather, r.node.dtype(), {permute(r.src[0], order), r.src[1]});
-  return to_front(got, static_cast<int64_t>(r.src[1].shape().size()));
+  return to_front(gather(to_front(r.src[0], 1), r.src[1]), r.src[1].shape().size());
 }
 UOp scatter_row(const Row& r) {
   const UOp base = full(r, 0), index = index_of_all(r, full(r, 1), base.shape()[1]);
@@ -142,7 +134,7 @@ UOp store_row(const Row& r) {
   WHIT_USER(r.has_axis[0], Runtime,
             "[vmap] a value that differs between the {} examples is stored into a tensor of shape {} that was made "
             "outside the function; expected one that is made inside",
-            r.n, r.node.src(0).shape().str());
+            r.n, r.node.src(0).shape());
   return UOp::make(Op::Store, DType::Void, {r.src[0], full(r, 1)});
 }
 UOp state_of(const UOp& memory, int64_t n) { return reshape(memory, std::array{n, memory.shape()[0] / n}); }
@@ -233,9 +225,7 @@ UOp tracer(DType dtype, std::span<const int64_t> dims, std::string_view device) 
 
 UOp tracer(const UOp& like) {
   WHIT_USER(!like.shape().is_symbolic(), NotImplemented,
-            "a transform of a function with a value of shape {}; expected "
-            "sizes that are numbers",
-            like.shape().str());
+            "a transform of a function with a value of shape {}; expected sizes that are numbers", like.shape());
   return tracer(like.dtype(), like.shape(), device_name(like->device));
 }
 
@@ -275,7 +265,7 @@ std::vector<UOp> batched(std::span<const UOp> roots, const Replacements& leaves,
       row.has_axis.push_back(other != nullptr);
     }
     const RowFn fn = row_of(at->op);
-    WHIT_USER(fn, NotImplemented, "[vmap] {} has no row in the batch table", name(at->op));
+    WHIT_USER(fn, NotImplemented, "[vmap] {} has no row in the batch table", at->op);
     done[at] = fn(row);
   }
   std::vector<UOp> out;

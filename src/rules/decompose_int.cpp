@@ -62,13 +62,13 @@ UOp lower_int_pow(const Match& at, RuleCtx& cx) {
     n_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(const_int(exponent))));
   UOp power = base, result = one;
   for (int b = 0; b < n_bits; ++b) {
-    const UOp bit_of = alu(Op::And, {alu(Op::Shr, {exponent, constant(dt, b)}), one});
+    const UOp bit_of = alu(Op::Shr, {exponent, constant(dt, b)}) & one;
     result = result * where(unequal(bit_of, zero), power, one);
     power = power * power;
   }
   if (is_unsigned(dt) || exponent.vmin() >= 0) return result;
   const UOp minus_one = constant(dt, -1);
-  const UOp odd = unequal(alu(Op::And, {exponent, one}), zero);
+  const UOp odd = unequal(exponent & one, zero);
   const UOp inverse = where(equal(base, one), one, where(equal(base, minus_one), where(odd, minus_one, one), zero));
   return where(lt(exponent, zero), inverse, result);
 }
@@ -104,7 +104,7 @@ constexpr Rule kRules[] = {
     rule_fn("floor-mod-power", floor_mod(n, c0),
             [](const Match& at, RuleCtx&) -> UOp {
               if (!is_power_of_two(at.slot[c0.slot])) return {};
-              return alu(Op::And, {at[n], constant(at.root->dtype, at[c0] - 1)});
+              return at[n] & constant(at.root->dtype, at[c0] - 1);
             }),
     rule("floor-div-positive", floor_div(n, m), trunc_div(n, m), never_negative),
     rule("floor-mod-positive", floor_mod(n, m), trunc_mod(n, m), never_negative),

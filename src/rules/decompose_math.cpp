@@ -122,7 +122,7 @@ UOp log2_of(const Format& fmt, const UOp& arg) {
   // Zero, negative numbers, infinity and NaN.
   const UOp nan = const_like(arg, std::numeric_limits<double>::quiet_NaN());
   const UOp special = where(equal(arg, zero), const_like(arg, -HUGE_VAL), where(lt(arg, zero), nan, arg));
-  return where(alu(Op::And, {lt(zero, arg), lt(arg, inf)}), value, special);
+  return where(lt(zero, arg) & lt(arg, inf), value, special);
 }
 
 // x^y as 2^(y log2 |x|) in float64, whose 29 extra bits cover what the product magnifies.
@@ -132,18 +132,17 @@ UOp pow_f32(const UOp& base, const UOp& power) {
   const UOp zero = const_like(a, 0.0), one = const_like(a, 1.0);
   const UOp size = cast(to_bits(mask(to_bits(base, DType::UInt32), 0x7FFFFFFF), DType::Float32), kWide);
   const UOp finite_power = equal(b - b, zero);
-  const UOp is_int = alu(Op::Or, {equal(alu(Op::Trunc, {b}), b), logical_not(finite_power)});
+  const UOp is_int = equal(alu(Op::Trunc, {b}), b) | logical_not(finite_power);
   const UOp half = b * const_like(b, 0.5);
-  const UOp is_odd = alu(Op::And, {alu(Op::And, {is_int, finite_power}), unequal(alu(Op::Trunc, {half}), half)});
+  const UOp is_odd = (is_int & finite_power) & unequal(alu(Op::Trunc, {half}), half);
   UOp value = alu(Op::Exp2, {alu(Op::Log2, {size}) * b});
   // 1 to the power of an infinity.
-  value = where(alu(Op::And, {equal(size, one), equal(b, b)}), one, value);
+  value = where(equal(size, one) & equal(b, b), one, value);
   const UOp negative = lt(to_bits(base, DType::Int32), constant(DType::Int32, 0));
-  value = where(alu(Op::And, {negative, is_odd}), -value, value);
-  const UOp below = alu(Op::And, {lt(a, zero), lt(const_like(a, -HUGE_VAL), a)});
-  value =
-      where(alu(Op::And, {below, logical_not(is_int)}), const_like(a, std::numeric_limits<double>::quiet_NaN()), value);
-  value = where(alu(Op::Or, {equal(b, zero), equal(a, one)}), one, value);
+  value = where(negative & is_odd, -value, value);
+  const UOp below = lt(a, zero) & lt(const_like(a, -HUGE_VAL), a);
+  value = where(below & logical_not(is_int), const_like(a, std::numeric_limits<double>::quiet_NaN()), value);
+  value = where(equal(b, zero) | equal(a, one), one, value);
   return cast(value, DType::Float32);
 }
 

@@ -35,7 +35,7 @@ Format format_of(DType dt) {
     case DType::Fp8E4M3FNUZ: return {3, 8, 0x7F, 0x80, 0x80, true};
     case DType::Fp8E5M2FNUZ: return {2, 16, 0x7F, 0x80, 0x80, true};
     default:
-      WHIT_CHECK(dt == DType::Float16, "{} has a conversion of its own", name(dt));
+      WHIT_CHECK(dt == DType::Float16, "{} has a conversion of its own", dt);
       return {10, 15, 0x7C00, 0x7C00, 0x7E00, false};  // what overflows is infinite
   }
 }
@@ -53,20 +53,20 @@ UOp decode(const UOp& a) {
   UOp value = to_bits(shl(size, 23 - fmt.n_mantissa), kF32) * constant(kF32, std::ldexp(1.0, 127 - fmt.bias));
   UOp bits = to_bits(value, kU32);
   const UOp nan = number(0x7FC00000);
-  if (fmt.is_fnuz) return to_bits(where(equal(code, number(0x80)), nan, alu(Op::Or, {bits, sign})), kF32);
+  if (fmt.is_fnuz) return to_bits(where(equal(code, number(0x80)), nan, bits | sign), kF32);
   if (dt == DType::Fp8E4M3) {
     bits = where(equal(size, number(0x7F)), nan, bits);
   } else {
-    const UOp payload = alu(Op::Or, {number(0x7F800000), shl(size, 23 - fmt.n_mantissa)});
+    const UOp payload = number(0x7F800000) | shl(size, 23 - fmt.n_mantissa);
     bits = where(lt(size, number(fmt.inf_code)), bits, payload);
   }
-  return to_bits(alu(Op::Or, {bits, sign}), kF32);
+  return to_bits(bits | sign, kF32);
 }
 
 UOp encode_bf16(const UOp& a) {
   const UOp bits = to_bits(a, kU32), high = shr(bits, 16);
   const UOp rounded = shr(bits + number(0x7FFF) + mask(high, 1), 16);
-  const UOp code = where(unequal(a, a), alu(Op::Or, {high, number(0x40)}), rounded);
+  const UOp code = where(unequal(a, a), high | number(0x40), rounded);
   return to_bits(cast(code, DType::UInt16), DType::BFloat16);
 }
 
@@ -89,7 +89,7 @@ UOp encode(const UOp& a, DType dt) {
   code = where(equal(size, inf), number(fmt.inf_code), code);
   code = where(lt(inf, size), number(fmt.nan_code), code);
   const UOp sign = shr(mask(bits, int64_t{0x80000000}), 32 - fmt.width());
-  UOp whole = alu(Op::Or, {code, sign});
+  UOp whole = code | sign;
   // No -0; a NaN has this code alone, whatever its sign.
   if (fmt.is_fnuz) whole = where(equal(code, number(0)), number(0), whole);
   return to_bits(cast(whole, bits_type(dt)), dt);
@@ -100,7 +100,7 @@ UOp round_to_odd(const UOp& a) {
   const UOp near = cast(a, kF32), back = cast(near, kF64), bits = to_bits(near, kU32);
   const auto size = [](const UOp& v) { return to_bits(mask(to_bits(v, DType::UInt64), 0x7FFFFFFFFFFFFFFF), kF64); };
   const UOp down = bits - cast(lt(size(a), size(back)), kU32);
-  return to_bits(where(unequal(back, a), alu(Op::Or, {down, number(1)}), bits), kF32);
+  return to_bits(where(unequal(back, a), down | number(1), bits), kF32);
 }
 
 // A 64-bit int that a float64 holds, and that rounds to 30 bits or fewer as `a` does: its low 16 bits are squeezed
@@ -108,10 +108,10 @@ UOp round_to_odd(const UOp& a) {
 UOp squeeze(const UOp& a) {
   const DType dt = a.dtype();
   const UOp sticky = where(unequal(mask(a, 0xFFFF), constant(dt, 0)), constant(dt, 0x8000), constant(dt, 0));
-  const UOp squeezed = alu(Op::Or, {mask(a, ~int64_t{0xFFFF}), sticky});
+  const UOp squeezed = mask(a, ~int64_t{0xFFFF}) | sticky;
   const UOp top = alu(Op::Shr, {a, constant(dt, 40)});
-  const UOp is_small = dt == DType::UInt64 ? equal(top, constant(dt, 0))
-                                           : alu(Op::Or, {equal(top, constant(dt, 0)), equal(top, constant(dt, -1))});
+  const UOp is_small =
+      dt == DType::UInt64 ? equal(top, constant(dt, 0)) : (equal(top, constant(dt, 0)) | equal(top, constant(dt, -1)));
   return where(is_small, a, squeezed);
 }
 
@@ -159,8 +159,8 @@ UOp mulacc_through_f64(const Match& at, RuleCtx& cx) {
   const UOp outwards = equal(lt(zero, error), lt(zero, sum));
   const UOp next = bits + where(outwards, one, constant(DType::Int64, -1));
   const UOp is_even = equal(mask(bits, 1), constant(DType::Int64, 0));
-  const UOp inexact = alu(Op::Or, {lt(error, zero), lt(zero, error)});  // false for the NaN of an infinite sum
-  return cast(to_bits(where(alu(Op::And, {is_even, inexact}), next, bits), kF64), dt);
+  const UOp inexact = lt(error, zero) | lt(zero, error);  // false for the NaN of an infinite sum
+  return cast(to_bits(where(is_even & inexact, next, bits), kF64), dt);
 }
 
 UOp lower_fold(const Match& at, RuleCtx& cx) {

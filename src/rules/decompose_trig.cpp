@@ -44,7 +44,7 @@ std::vector<UOp> window_of(const UOp& start, size_t n_zeros, size_t n_words, int
   const UOp by = cast(mask(start, 31), kU64);
   std::vector<UOp> window;
   for (size_t j = 0; j < n_words; ++j) {
-    const UOp pair = alu(Op::Or, {shl(cast(words[j], kU64), 32), cast(words[j + 1], kU64)});
+    const UOp pair = shl(cast(words[j], kU64), 32) | cast(words[j + 1], kU64);
     window.push_back(shr(alu(Op::Shl, {pair, by}), 32));
   }
   return window;
@@ -57,7 +57,7 @@ struct Quadrant {
 
 // For float32 the rest is a float64, and 96 bits of 2/pi are enough.
 Quadrant reduce_f32(const UOp& bits, const UOp& exponent) {
-  const UOp mantissa = cast(alu(Op::Or, {mask(bits, 0x7FFFFF), word(0x800000)}), kU64);
+  const UOp mantissa = cast(mask(bits, 0x7FFFFF) | word(0x800000), kU64);
   const UOp least = word(126);
   const UOp start = where(lt(exponent, least), least, exponent) - word(120);
   const std::vector<UOp> w = window_of(start, 1, 3, 2);
@@ -71,7 +71,7 @@ Quadrant reduce_f32(const UOp& bits, const UOp& exponent) {
 
 // For float64: 192 bits, of whose product with m 128 are kept: a float64 comes as near as 2^-62 to a multiple of pi/2.
 Quadrant reduce_f64(const UOp& bits, const UOp& exponent) {
-  const UOp mantissa = alu(Op::Or, {mask(bits, 0xFFFFFFFFFFFFF), wide(uint64_t{1} << 52)});
+  const UOp mantissa = mask(bits, 0xFFFFFFFFFFFFF) | wide(uint64_t{1} << 52);
   const UOp least = wide(1022);
   const UOp start = cast(where(lt(exponent, least), least, exponent) - wide(1013), kU32);
   const std::vector<UOp> w = window_of(start, 2, 6, 5);
@@ -85,7 +85,7 @@ Quadrant reduce_f64(const UOp& bits, const UOp& exponent) {
     limb[p] = mask(sum, 0xFFFFFFFF);
     carry = shr(sum, 32);
   }
-  const UOp top = alu(Op::Or, {shl(limb[5], 32), limb[4]});
+  const UOp top = shl(limb[5], 32) | limb[4];
   const UOp quarter = shr(top + wide(uint64_t{1} << 61), 62);
   const UOp rest = top - shl(quarter, 62);
   // The magnitude (its complement is off by one unit of 2^-126), then an exact sum of three floats.

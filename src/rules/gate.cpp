@@ -56,7 +56,7 @@ struct Fact {
 
 bool same_terms(const Linear& a, const Linear& b) {
   if (a.terms.size() != b.terms.size()) return false;
-  return std::all_of(a.terms.begin(), a.terms.end(), [&](const auto& t) { return b.factor_of(t.node) == t.factor; });
+  return std::ranges::all_of(a.terms, [&](const auto& t) { return b.factor_of(t.node) == t.factor; });
 }
 
 // The fact that a comparison of index values states.

@@ -20,12 +20,6 @@ namespace {
 
 using Grads = std::vector<UOp>;
 
-UOp shaped(const UOp& x, std::span<const int64_t> dims) {
-  if (std::equal(x.shape().begin(), x.shape().end(), dims.begin(), dims.end())) return x;
-  return UOp::make(Op::Reshape, x.dtype(), {x}, Arg(dims));
-}
-UOp permuted(const UOp& x, std::span<const int64_t> axes) { return UOp::make(Op::Permute, x.dtype(), {x}, Arg(axes)); }
-
 UOp num(const UOp& like, double v) { return constant(like.dtype(), v); }
 bool is_one(const UOp& u) { return u.is_const() && is_float(u.dtype()) && u.arg().to_double() == 1.0; }
 UOp times(const UOp& a, const UOp& b) { return is_one(a) ? b : is_one(b) ? a : a * b; }
@@ -33,16 +27,16 @@ UOp divided(const UOp& a, const UOp& b) { return alu(Op::Fdiv, {a, b}); }
 UOp eq(const UOp& a, const UOp& b) { return alu(Op::CmpEq, {a, b}); }
 UOp is_nan(const UOp& a) { return alu(Op::CmpNe, {a, a}); }
 
-DType acc_dtype(DType dt) {
+}  // namespace
+
+DType sum_dtype(DType dt) {
   const std::string& text = flag::SUM_DTYPE();
   return sum_acc_dtype(dt, text == "float32" ? DType::Float32 : dtype_by_name(text));
 }
 
-}  // namespace
-
 UOp sum_axes(const UOp& x, std::span<const int64_t> axes) {
   if (axes.empty()) return x;
-  return cast(reduce_axes(cast(x, acc_dtype(x.dtype())), "add", axes), x.dtype());
+  return cast(reduce_axes(cast(x, sum_dtype(x.dtype())), "add", axes), x.dtype());
 }
 
 namespace {
@@ -137,27 +131,15 @@ Grads reduce_row(const UOp& n, const UOp& g) {
 
 Grads stack_row(const UOp& n, const UOp& g) {
   Grads out;
-  for (size_t k = 0; k < n.n_src(); ++k) {
-    Dims be;
-    for (size_t i = 0; i < g.shape().size(); ++i) {
-      be.push_back(i == 0 ? static_cast<int64_t>(k) : 0);
-      be.push_back(i == 0 ? static_cast<int64_t>(k) + 1 : g.shape()[i]);
-    }
-    out.push_back(shaped(shrink(g, be), n.src(k).shape()));
-  }
+  for (int64_t k = 0; k < g.shape()[0]; ++k) out.push_back(shaped(cut(g, 0, k, k + 1), n.src(0).shape()));
   return out;
 }
 
 // ---- memory
 
-UOp scatter(const UOp& base, const UOp& index, const UOp& src, const char* how) {
-  return UOp::make(Op::Scatter, base.dtype(), {base, index, src}, Arg(how));
-}
-UOp gather(const UOp& x, const UOp& index) { return UOp::make(Op::Gather, x.dtype(), {x, index}); }
-
 Grads gather_row(const UOp& n, const UOp& g) {
   const UOp x = n.src(0);
-  const DType acc = acc_dtype(x.dtype());
+  const DType acc = sum_dtype(x.dtype());
   const UOp base = broadcast_scalar(constant(acc, 0.0), x.shape());
   return {cast(scatter(base, n.src(1), cast(g, acc), "add"), x.dtype()), {}};
 }
@@ -277,7 +259,7 @@ CustomGradient custom_gradient(int64_t id) {
 }
 
 bool has_gradient(Op op) {
-  const bool has_row = std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) { return row.ops.has(op); });
+  const bool has_row = std::ranges::any_of(kRows, [&](const Row& row) { return row.ops.has(op); });
   return has_row || kStops.has(op) || op == Op::Call || op == Op::Tuple || op == Op::GetTuple;
 }
 
@@ -289,7 +271,7 @@ bool passes_gradient(const Node* n) {
 std::vector<UOp> source_gradients(const UOp& node, const UOp& grad) {
   for (const Row& row : kRows)
     if (row.ops.has(node.op())) return row.fn(node, grad);
-  raise(ErrorKind::NotImplemented, fmt::format("[gradient] {} has no gradient", name(node.op())));
+  raise(ErrorKind::NotImplemented, "[gradient] {} has no gradient", node.op());
 }
 
 UOp on_each(const UOp& x, uint16_t device) {
@@ -325,7 +307,7 @@ UOp transpose_movement(const UOp& n, const UOp& g) {
       return unwindow(g, n.arg().int_at(0), in[static_cast<size_t>(n.arg().int_at(0))], n.arg().int_at(2),
                       n.arg().int_at(3));
     case Op::Unwindow: return window(g, n.arg().int_at(0), in.back(), n.arg().int_at(2), n.arg().int_at(3));
-    default: raise(ErrorKind::Internal, fmt::format("{} is no movement with one source", name(n.op())));
+    default: raise(ErrorKind::Internal, "{} is no movement with one source", n.op());
   }
 }
 
@@ -369,9 +351,7 @@ std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_
     if (g) results.push_back(g);
   if (results.empty()) return out;
   const UOp body_grad = UOp::make(Op::Tuple, DType::Void, results);
-  std::vector<UOp> src{body_grad};
-  src.insert(src.end(), args.begin(), args.end());
-  const UOp back = UOp::make(Op::Call, DType::Void, src);
+  const UOp back = UOp::make(Op::Call, DType::Void, with_front(body_grad, args));
   size_t t = 0;
   int64_t r = 0;
   for (size_t i = 0; i < n_args; ++i) {
@@ -390,7 +370,7 @@ std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grad
   auto is_needed = [&](const Node* n) { return needed.find(n) != nullptr; };
   for (const UOp& t : targets) needed[t.node()] = true;
   for (const Node* n : order)
-    if (passes_gradient(n) && std::any_of(n->src().begin(), n->src().end(), is_needed)) needed[n] = true;
+    if (passes_gradient(n) && std::ranges::any_of(n->src(), is_needed)) needed[n] = true;
   PtrMap<Node, UOp> sums;
   std::unordered_map<const Node*, std::unordered_map<int64_t, UOp>> tuple_sums;
   const auto add_to = [](UOp& have, const UOp& g) { have = have ? have + g : g; };
@@ -434,10 +414,6 @@ std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grad
     out.push_back(sum ? *sum : UOp());
   }
   return out;
-}
-
-std::vector<UOp> gradients(const UOp& root, const UOp& grad, std::span<const UOp> targets) {
-  return gradients(std::span<const UOp>(&root, 1), std::span<const UOp>(&grad, 1), targets);
 }
 
 }  // namespace whit

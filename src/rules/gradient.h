@@ -26,16 +26,16 @@ using CustomGradient = std::function<std::vector<UOp>(std::span<const UOp> out_g
 int64_t add_custom_gradient(CustomGradient fn);
 CustomGradient custom_gradient(int64_t id);
 
+/// The dtype in which values of `dt` are summed, by the flag SUM_DTYPE.
+DType sum_dtype(DType dt);
 /// Sum over axes, which stay with size 1, in the accumulation dtype.
 UOp sum_axes(const UOp& x, std::span<const int64_t> axes);
 
 /// True when an op has a row, or is known to pass no gradient.
 bool has_gradient(Op op);
 
-/// Reverse walk from `root`, whose own gradient is `grad`: the gradients of `targets`, null where unreached. `targets`
+/// Reverse walk from `roots`, whose own gradients are `grads`: the gradients of `targets`, null where unreached. `targets`
 /// may contain inner nodes. cost: linear in the graph
-std::vector<UOp> gradients(const UOp& root, const UOp& grad, std::span<const UOp> targets);
-/// Several roots at once.
 std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grads, std::span<const UOp> targets);
 
 }  // namespace whit

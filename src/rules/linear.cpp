@@ -94,9 +94,9 @@ SmallVec<int64_t, 8> suggested_divisors(const Linear& l, int64_t c) {
   if (common > 1) out.push_back(common);
   for (const auto& t : l.terms) {
     const int64_t d = std::gcd(t.factor, c);
-    if (d > 1 && d < c && std::find(out.begin(), out.end(), d) == out.end()) out.push_back(d);
+    if (d > 1 && d < c && std::ranges::find(out, d) == out.end()) out.push_back(d);
   }
-  std::sort(out.begin(), out.end(), [&](int64_t a, int64_t b) { return b != common && (a == common || a > b); });
+  std::ranges::sort(out, [&](int64_t a, int64_t b) { return b != common && (a == common || a > b); });
   return out;
 }
 
@@ -292,7 +292,7 @@ std::optional<Linear::Bounds> Linear::bounds() const {
 
 UOp Linear::to_uop() const {
   SmallVec<Term, 8> order(terms);
-  std::sort(order.begin(), order.end(), [](const Term& a, const Term& b) { return comes_before(a.node, b.node); });
+  std::ranges::sort(order, [](const Term& a, const Term& b) { return comes_before(a.node, b.node); });
   UOp sum;
   for (const Term& t : order) {
     UOp product = t.factor == 1 ? t.node : t.node * t.factor;
@@ -424,8 +424,8 @@ UOp linear_compare(Op op, const UOp& a, const UOp& b) {
     d = scaled_down(d, g);
     // The first term is positive.
     SmallVec<Linear::Term, 8> order(d.terms);
-    const auto first = std::min_element(order.begin(), order.end(),
-                                        [](const auto& s, const auto& t) { return comes_before(s.node, t.node); });
+    const auto first =
+        std::ranges::min_element(order, [](const auto& s, const auto& t) { return comes_before(s.node, t.node); });
     if (first->factor < 0) d = negative(d);
     return d.ok ? compare_with_zero(op, d) : UOp();
   }

@@ -28,8 +28,8 @@ UOp join_flips(const Match& at, RuleCtx&) {
   const auto outer = numbers(at.root), inner = numbers(source(at));
   Dims both;
   for (int64_t axis = 0; axis < static_cast<int64_t>(at.root->shape.size()); ++axis) {
-    const bool a = std::find(outer.begin(), outer.end(), axis) != outer.end();
-    const bool b = std::find(inner.begin(), inner.end(), axis) != inner.end();
+    const bool a = std::ranges::find(outer, axis) != outer.end();
+    const bool b = std::ranges::find(inner, axis) != inner.end();
     if (a != b) both.push_back(axis);
   }
   return flip(at[x], both);
@@ -68,22 +68,11 @@ UOp window_is_reshape(const Match& at, RuleCtx&) {
     return reshape(at[x], dims);
   }
   if (size != stride || (dilation != 1 && size != 1)) return {};
-  Dims box, split, order;
-  for (size_t s = 0; s < in.size(); ++s) {
-    box.push_back(0);
-    box.push_back(s == axis ? n_in / size * size : in[s]);
-    if (s != axis) {
-      split.push_back(in[s]);
-      continue;
-    }
-    split.push_back(n_in / size);
-    split.push_back(size);
-  }
-  const auto window_axis = static_cast<int64_t>(axis) + 1;
-  for (int64_t s = 0; s < static_cast<int64_t>(split.size()); ++s)
-    if (s != window_axis) order.push_back(s);
-  order.push_back(window_axis);
-  return permute(reshape(shrink(at[x], box), split), order);
+  Dims split = dims_of(in);
+  split[axis] = n_in / size;
+  split.insert(split.begin() + axis + 1, size);
+  return permute(reshape(cut(at[x], axis, 0, n_in / size * size), split),
+                 moved_axis(split.size(), axis + 1, in.size()));
 }
 
 // The other way round: each element of the result has exactly one source.
@@ -93,13 +82,7 @@ UOp unwindow_is_reshape(const Match& at, RuleCtx&) {
   const size_t axis = static_cast<size_t>(w_arg[0]);
   const int64_t n_out = w_arg[1], stride = w_arg[2], dilation = w_arg[3], size = in.back();
   if (size != stride || (dilation != 1 && size != 1) || in[axis] * size != n_out) return {};
-  const auto last = static_cast<int64_t>(in.size()) - 1;
-  Dims order;
-  for (int64_t s = 0; s < last; ++s) {
-    order.push_back(s);
-    if (s == static_cast<int64_t>(axis)) order.push_back(last);
-  }
-  return reshape(permute(at[x], order), dims_of(at.root->shape));
+  return reshape(permute(at[x], moved_axis(in.size(), in.size() - 1, axis + 1)), at.root->shape);
 }
 
 // A value that is the same everywhere stays so under any movement but PAD.

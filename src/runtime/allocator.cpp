@@ -29,7 +29,7 @@ void Allocator::free(void* handle, int64_t n_bytes, const BufferSpec& spec) {
 }
 
 void Allocator::no_hook(const char* hook) const {
-  raise(ErrorKind::NotImplemented, fmt::format("[device] the allocator of {} has no '{}'", device_.name(), hook));
+  raise(ErrorKind::NotImplemented, "[device] the allocator of {} has no '{}'", device_.name(), hook);
 }
 
 void Allocator::copyin(void*, const void*, int64_t) { no_hook("copyin"); }

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <string>
 #include <tuple>
 #include <vector>
 

@@ -1,8 +1,5 @@
 #include "runtime/buffer.h"
 
-#include <cstring>
-#include <memory>
-
 #include "base/error.h"
 #include "base/profile.h"
 #include "runtime/counters.h"

@@ -53,7 +53,7 @@ std::string ServedCompiler::compile(const std::string& kernel, const std::string
   const auto fail = [&](const std::string& why) {
     const std::string how = child_->end();
     child_.reset();
-    raise(ErrorKind::Compile, fmt::format("[compile] kernel {}: the compiler's process {} ({})", kernel, why, how));
+    raise(ErrorKind::Compile, "[compile] kernel {}: the compiler's process {} ({})", kernel, why, how);
   };
   const int64_t deadline_ns = os::now_ns() + timeout_ms_ * 1'000'000;
   const auto lost = [&](const char* doing) {

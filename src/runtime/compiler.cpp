@@ -12,7 +12,7 @@ namespace whit {
 Compiler::~Compiler() = default;
 
 std::string Compiler::disassemble(const std::string&) {
-  raise(ErrorKind::NotImplemented, fmt::format("[compile] {} cannot disassemble", key_));
+  raise(ErrorKind::NotImplemented, "[compile] {} cannot disassemble", key_);
 }
 
 std::string Compiler::compile_cached(const std::string& kernel, const std::string& source) {

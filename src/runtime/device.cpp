@@ -65,12 +65,9 @@ CodePath choose_code_path(DeviceKind& kind, const DeviceTarget& target) {
   WHIT_USER(!names.empty(), Device, "[device] {} runs no kernels", kind.name);
   std::vector<std::string> wanted = names;
   if (!target.renderer.empty()) {
-    if (std::find(names.begin(), names.end(), target.renderer) == names.end()) {
-      const std::string meant = closest_name(target.renderer, names);
-      raise(ErrorKind::Device,
-            fmt::format("[device] {} has no renderer {}{}; there are: {}", kind.name, target.renderer,
-                        meant.empty() ? "" : ", did you mean " + meant, join(names, ", ")));
-    }
+    WHIT_USER(std::ranges::find(names, target.renderer) != names.end(), Device,
+              "[device] {} has no renderer {}; there are: {}{}", kind.name, target.renderer, join(names, ", "),
+              did_you_mean(target.renderer, names));
     wanted = {target.renderer};
   }
   const std::string arch = target.arch.empty() ? kind.default_arch() : target.arch;
@@ -85,7 +82,7 @@ CodePath choose_code_path(DeviceKind& kind, const DeviceTarget& target) {
       reasons += fmt::format(" {} does not work ({})", name, e.what());
     }
   }
-  raise(ErrorKind::Device, fmt::format("[device] no compiler for {}:{}", kind.name, reasons));
+  raise(ErrorKind::Device, "[device] no compiler for {}:{}", kind.name, reasons);
 }
 
 }  // namespace
@@ -100,13 +97,13 @@ Device::Device(std::string name, std::string arch)
 Device::~Device() = default;
 
 std::shared_ptr<Program> Device::load(const KernelObject& object) {
-  raise(ErrorKind::Device, fmt::format("[device] {} runs no kernels, so not {} either", name_, object.name));
+  raise(ErrorKind::Device, "[device] {} runs no kernels, so not {} either", name_, object.name);
 }
 
 DeviceKind::~DeviceKind() = default;
 
 std::shared_ptr<Compiler> DeviceKind::make_compiler(const std::string& renderer, const std::string&) {
-  raise(ErrorKind::Device, fmt::format("[device] {} has no compiler for {}", name, renderer));
+  raise(ErrorKind::Device, "[device] {} has no compiler for {}", name, renderer);
 }
 
 std::string DeviceKind::probe_kernel(const std::string&) const { return ""; }
@@ -146,9 +143,8 @@ DeviceKind& must_find_kind(std::string_view kind) {
   const std::lock_guard lock(r.mutex);
   const auto found = r.kinds.find(kind);
   if (found != r.kinds.end()) return *found->second;
-  const std::string meant = closest_name(kind, device_kinds());
-  raise(ErrorKind::Device, fmt::format("[device] unknown device {}{}; there are: {}", kind,
-                                       meant.empty() ? "" : ", did you mean " + meant, join(device_kinds(), ", ")));
+  raise(ErrorKind::Device, "[device] unknown device {}; there are: {}{}", kind, join(device_kinds(), ", "),
+        did_you_mean(kind, device_kinds()));
 }
 
 const CodePath& code_path(std::string_view device) {

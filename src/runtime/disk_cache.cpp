@@ -6,15 +6,14 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
 #include <mutex>
 
 #include "base/flags.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/os.h"
 
@@ -24,31 +23,16 @@ namespace {
 constexpr int kSchema = 1;
 constexpr int kBusyMs = 2000;
 
-using Digest = std::array<unsigned char, 16>;
-
 // Rows are found by the digest of their key. The digest of an entry covers table and key too: a value that moved to
 // another row, or whose key collides with another, is as wrong as a changed one.
-Digest digest_of(std::string_view table, std::string_view key, std::string_view value) {
-  XXH3_state_t* const state = XXH3_createState();
-  XXH3_128bits_reset(state);
-  for (const std::string_view part : {table, key, value}) {
-    const uint64_t n = part.size();
-    XXH3_128bits_update(state, &n, sizeof(n));
-    XXH3_128bits_update(state, part.data(), part.size());
-  }
-  const XXH128_hash_t hash = XXH3_128bits_digest(state);
-  XXH3_freeState(state);
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, hash);
-  Digest digest;
-  std::memcpy(digest.data(), canonical.digest, digest.size());
-  return digest;
+std::string digest_of(std::string_view table, std::string_view key, std::string_view value) {
+  return hash128(fmt::format("{}:{}{}:{}{}", table.size(), table, key.size(), key, value)).hex();
 }
 
 // The place of an entry, as the first two parameters of a statement; both must outlive its step.
-sqlite3_stmt* bind_row(sqlite3_stmt* s, std::string_view table, const Digest& row) {
+sqlite3_stmt* bind_row(sqlite3_stmt* s, std::string_view table, const std::string& row) {
   sqlite3_bind_text(s, 1, table.data(), static_cast<int>(table.size()), SQLITE_STATIC);
-  sqlite3_bind_blob(s, 2, row.data(), static_cast<int>(row.size()), SQLITE_STATIC);
+  sqlite3_bind_text(s, 2, row.data(), static_cast<int>(row.size()), SQLITE_STATIC);
   return s;
 }
 
@@ -207,17 +191,17 @@ bool DiskCache::usable() {
 std::optional<std::string> DiskCache::find(std::string_view table, std::string_view key) {
   const std::lock_guard lock(impl_->mutex);
   if (!impl_->ready(path_)) return std::nullopt;
-  const Digest row = digest_of(table, key, "");
+  const std::string row = digest_of(table, key, "");
   sqlite3_stmt* const s = bind_row(impl_->select, table, row);
   const int rc = sqlite3_step(s);
   std::optional<std::string> found;
   if (rc == SQLITE_ROW) {
     const auto* const data = static_cast<const char*>(sqlite3_column_blob(s, 0));
     const auto n = static_cast<size_t>(sqlite3_column_bytes(s, 0));
-    const void* const digest = sqlite3_column_blob(s, 1);
-    const bool has_digest = sqlite3_column_bytes(s, 1) == static_cast<int>(sizeof(Digest));
+    const auto* const digest = static_cast<const char*>(sqlite3_column_blob(s, 1));
     found.emplace(data ? data : "", data ? n : 0);
-    if (!has_digest || std::memcmp(digest, digest_of(table, key, *found).data(), sizeof(Digest)) != 0) {
+    const std::string_view known(digest ? digest : "", static_cast<size_t>(sqlite3_column_bytes(s, 1)));
+    if (known != digest_of(table, key, *found)) {
       found.reset();
       say_once("cache-entry:" + path_, fmt::format("the cache {} holds a damaged entry, which is made again", path_));
     }
@@ -231,11 +215,10 @@ std::optional<std::string> DiskCache::find(std::string_view table, std::string_v
 void DiskCache::put(std::string_view table, std::string_view key, std::string_view value) {
   const std::lock_guard lock(impl_->mutex);
   if (!impl_->ready(path_) || impl_->read_only) return;
-  const Digest row = digest_of(table, key, "");
-  const Digest digest = digest_of(table, key, value);
+  const std::string row = digest_of(table, key, ""), digest = digest_of(table, key, value);
   sqlite3_stmt* const s = bind_row(impl_->insert, table, row);
   sqlite3_bind_blob64(s, 3, value.data(), value.size(), SQLITE_STATIC);
-  sqlite3_bind_blob(s, 4, digest.data(), static_cast<int>(digest.size()), SQLITE_STATIC);
+  sqlite3_bind_text(s, 4, digest.data(), static_cast<int>(digest.size()), SQLITE_STATIC);
   const int rc = sqlite3_step(s);
   const std::string error = rc == SQLITE_DONE ? "" : impl_->sql_error();
   sqlite3_reset(s);

@@ -116,7 +116,7 @@ class Linker {
   };
 
   template <class... Args> [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) const {
-    raise(ErrorKind::Device, fmt::format("[load] {}: {}", origin_, fmt::format(text, std::forward<Args>(args)...)));
+    raise(ErrorKind::Device, "[load] {}: {}", origin_, fmt::format(text, std::forward<Args>(args)...));
   }
   template <class... Args> void check(bool ok, fmt::format_string<Args...> text, Args&&... args) const {
     if (!ok) [[unlikely]]
@@ -413,8 +413,8 @@ void* LoadedObject::must_find(std::string_view function) const {
     if (name == function) return static_cast<char*>(image_) + at;
     names += names.empty() ? name : ", " + name;
   }
-  raise(ErrorKind::Device, fmt::format("[load] {}: there is no function '{}'; there are: {}", origin_, function,
-                                       names.empty() ? "none" : names));
+  raise(ErrorKind::Device, "[load] {}: there is no function '{}'; there are: {}", origin_, function,
+        names.empty() ? "none" : names);
 }
 
 }  // namespace whit

@@ -11,7 +11,6 @@
 //     helpers. Kernels have no state: sections that are writable at run time are refused.
 #pragma once
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>

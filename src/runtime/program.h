@@ -1,6 +1,5 @@
 // Program: a kernel that can be called; and the bare call of a CPU kernel, which a replay list makes.
 #pragma once
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -42,8 +42,8 @@ UOp inline_call(const UOp& body, std::span<const UOp> args) {
     const auto slot = static_cast<size_t>(n->arg.int_at(0));
     WHIT_CHECK(slot < args.size(), "CALL with {} arguments has PARAM {}", args.size(), slot);
     WHIT_USER(n->shape == args[slot].shape() && n->dtype == args[slot].dtype(), Type,
-              "[call] argument {} has shape {} and dtype {}, expected {} and {}", slot, args[slot].shape().str(),
-              name(args[slot].dtype()), n->shape.str(), name(n->dtype));
+              "[call] argument {} has shape {} and dtype {}, expected {} and {}", slot, args[slot].shape(),
+              args[slot].dtype(), n->shape, n->dtype);
     map.emplace(n, args[slot]);
   }
   return substitute(body, map);

@@ -169,7 +169,7 @@ Index source_index(const Node* n, std::span<const UOp> index) {
       out[axis] = sum(std::move(l));
       return out;
     }
-    default: raise(ErrorKind::Internal, fmt::format("no index rule for {}", name(n->op)));
+    default: raise(ErrorKind::Internal, "no index rule for {}", n->op);
   }
 }
 

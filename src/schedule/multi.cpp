@@ -177,8 +177,7 @@ Plan plan_of(const Node* n, std::span<const int64_t> have, int64_t n_devices) {
     const int64_t to = moved_axis(n, cut, n_devices);
     return to < 0 ? whole : Plan{Dims(n->n_src, cut), to};
   }
-  WHIT_USER(is_elementwise(n->op) || n->op == Op::Contiguous, NotImplemented, "[shard] {} on several devices",
-            name(n->op));
+  WHIT_USER(is_elementwise(n->op) || n->op == Op::Contiguous, NotImplemented, "[shard] {} on several devices", n->op);
   if (n->op == Op::Bitcast && cut + 1 == static_cast<int64_t>(n->shape.size()) && n->shape.back() % n_devices != 0)
     return whole;
   Plan p{{}, cut};
@@ -232,7 +231,7 @@ class Split {
       const Shards& x = done_[static_cast<size_t>(index_.find(s))];
       const bool here = !s->device || s->device == n->device || (!is_multi(s->device) && !is_multi(n->device));
       WHIT_USER(n->op == Op::Copy || here, Runtime,
-                "[shard] {} of values on {} and on {}; move one of them with to() or shard()", name(n->op),
+                "[shard] {} of values on {} and on {}; move one of them with to() or shard()", n->op,
                 device_name(n->device), device_name(s->device));
       src.push_back(!s->device && n->device ? Shards{own(x, devices), -1} : x);
     }

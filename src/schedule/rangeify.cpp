@@ -78,7 +78,7 @@ void Rangeify::find_memory() {
         if (!is_state(base))
           previous = add_buffer(VirtualBuffer::Kind::Temp, base, -1, node(base)->shape.numel(), device_of(base));
         for (size_t d = 1; d < n->n_src; ++d) {
-          WHIT_CHECK(n->src()[d]->op == Op::Store, "AFTER of {}", name(n->src()[d]->op));
+          WHIT_CHECK(n->src()[d]->op == Op::Store, "AFTER of {}", n->src()[d]->op);
           const VirtualBuffer& p = out_.buffers[previous];
           previous = add_buffer(VirtualBuffer::Kind::State, i, previous, p.n_elems, p.device);
         }

@@ -181,7 +181,7 @@ Rangeify::Place Rangeify::place_of(int32_t view, int32_t base, std::span<const U
   Place p{view, Index(index.begin(), index.end()), {}};
   while (p.base != base) {
     const Node* n = node(p.base);
-    WHIT_CHECK(is_view(n) && n->op != Op::Pad && n->op != Op::Unwindow, "a view of memory through {}", name(n->op));
+    WHIT_CHECK(is_view(n) && n->op != Op::Pad && n->op != Op::Unwindow, "a view of memory through {}", n->op);
     Index below = source_index(n, p.index);
     // The loops go to the most that a symbolic size can be.
     for (size_t a = 0; n->op == Op::Shrink && a < below.size(); ++a)

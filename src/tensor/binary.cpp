@@ -24,7 +24,7 @@ Tensor binary(const char* text, Op op, const Tensor& x, const Tensor& y) {
 
 void must_have_bits(const char* text, const Tensor& x) {
   WHIT_USER(!is_float(x.dtype()), Runtime, "[{}] {} has no bits to work on; expected integers or bool", text,
-            name(x.dtype()));
+            x.dtype());
 }
 
 Tensor bits(const char* text, Op op, const Tensor& x, const Tensor& y) {
@@ -92,8 +92,7 @@ Tensor Tensor::pow(const Tensor& x) const {
   if (!std::isnan(e)) {
     const bool whole = e == std::floor(e) && std::fabs(e) <= 16;
     WHIT_USER(is_float(dtype()) || e >= 0 || is_float(x.dtype()), Runtime,
-              "[pow] the base is {} and the exponent {}; base needs to be float for a negative exponent", name(dtype()),
-              e);
+              "[pow] the base is {} and the exponent {}; base needs to be float for a negative exponent", dtype(), e);
     if (whole && e != 0) {
       const DType dt = least_upper_dtype(dtype(), x.dtype());
       const Tensor base = broadcast_to("pow", cast(dt), broadcast_shapes("pow", {&shape(), &x.shape()}));
@@ -137,7 +136,7 @@ Tensor Tensor::ne(const Tensor& x) const { return binary("ne", Op::CmpNe, *this,
 
 Tensor Tensor::where(const Tensor& x, const Tensor& y) const {
   must_be_defined("where", *this);
-  WHIT_USER(dtype() == DType::Bool, Runtime, "[where] the condition is {}; expected bool", name(dtype()));
+  WHIT_USER(dtype() == DType::Bool, Runtime, "[where] the condition is {}; expected bool", dtype());
   std::vector<UOp> s = broadcasted("where", {&x, &y});
   const Shape xs = s[0].shape().empty() ? s[1].shape() : s[0].shape();
   const Shape dims = broadcast_shapes("where", {&shape(), &xs});
@@ -152,7 +151,7 @@ Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const { retu
 
 Tensor Tensor::threefry(const Tensor& seed) const {
   WHIT_USER(dtype() == DType::UInt64 && seed.dtype() == DType::UInt64, Runtime,
-            "[threefry] counter {} and key {}; expected uint64 both", name(dtype()), name(seed.dtype()));
+            "[threefry] counter {} and key {}; expected uint64 both", dtype(), seed.dtype());
   return binary("threefry", Op::Threefry, *this, seed);
 }
 

@@ -14,13 +14,10 @@ namespace {
 UOp one_window(const UOp& x, size_t axis, int64_t k, int64_t stride, int64_t dilation) {
   if (stride != k || dilation != 1) return window(x, static_cast<int64_t>(axis), k, stride, dilation);
   const int64_t n = x.shape()[axis] / k;
-  Dims dims(x.shape().begin(), x.shape().end()), order;
+  Dims dims(x.shape().begin(), x.shape().end());
   dims[axis] = n;
   dims.insert(dims.begin() + axis + 1, k);
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (i != axis + 1) order.push_back(static_cast<int64_t>(i));
-  order.push_back(static_cast<int64_t>(axis) + 1);
-  return permuted(shaped(cut(x, axis, 0, n * k), dims), order);
+  return permuted(shaped(cut(x, axis, 0, n * k), dims), moved_axis(dims.size(), axis + 1, dims.size() - 1));
 }
 
 }  // namespace
@@ -36,7 +33,7 @@ Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::sp
               "[{}] kernel {} stride {} dilation {}; expected positive numbers", op, k[i], stride[i], dilation[i]);
     WHIT_USER(x.shape()[first + i] >= dilation[i] * (k[i] - 1) + 1, Value,
               "[{}] a window of {} (dilation {}) is larger than axis {} of the padded shape {}", op, k[i], dilation[i],
-              first + i, x.shape().str());
+              first + i, x.shape());
     u = one_window(u, first + i, k[i], stride[i], dilation[i]);
   }
   return wrap(u);
@@ -62,7 +59,7 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   must_be_defined("conv2d", *this);
   must_be_defined("conv2d", weight);
   WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion,
-            "[conv2d] input {} and weight {}; expected equal ranks of at least 3", shape().str(), weight.shape().str());
+            "[conv2d] input {} and weight {}; expected equal ranks of at least 3", shape(), weight.shape());
   if (shape().is_symbolic())
     return row_by_row("conv2d", *this, 1, [&](const Tensor& x) { return x.conv2d(weight, bias, o); });
   const size_t n = ndim() - 2;
@@ -70,10 +67,10 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   WHIT_USER(
       groups > 0 && groups * cin == shape()[1] && cout % groups == 0, Assertion,
       "[conv2d] input {}, weight {} and groups {} do not match: expected {} input channels and outputs divisible by {}",
-      shape().str(), weight.shape().str(), groups, groups * cin, groups);
+      shape(), weight.shape(), groups, groups * cin, groups);
   if (bias.defined())
     WHIT_USER(bias.ndim() == 1 && bias.shape()[0] == cout, Assertion, "[conv2d] bias {} for {} output channels",
-              bias.shape().str(), cout);
+              bias.shape(), cout);
   const Dims k(weight.shape().begin() + 2, weight.shape().end());
   const Dims stride = spread("conv2d", "stride", o.stride, n), dilation = spread("conv2d", "dilation", o.dilation, n);
   const DType out = least_upper_dtype(dtype(), weight.dtype());
@@ -118,16 +115,14 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
 
 Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {
   WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion,
-            "[conv_transpose2d] input {} and weight {}; expected equal ranks of at least 3", shape().str(),
-            weight.shape().str());
+            "[conv_transpose2d] input {} and weight {}; expected equal ranks of at least 3", shape(), weight.shape());
   if (shape().is_symbolic())
     return row_by_row("conv_transpose2d", *this, 1,
                       [&](const Tensor& x) { return x.conv_transpose2d(weight, bias, o); });
   const size_t n = ndim() - 2;
   const int64_t groups = o.groups, cin = weight.shape()[0], cout = weight.shape()[1];
   WHIT_USER(groups > 0 && cin == shape()[1] && cin % groups == 0, Assertion,
-            "[conv_transpose2d] input {}, weight {} and groups {} do not match", shape().str(), weight.shape().str(),
-            groups);
+            "[conv_transpose2d] input {}, weight {} and groups {} do not match", shape(), weight.shape(), groups);
   const Dims stride = spread("conv_transpose2d", "stride", o.stride, n);
   const Dims dilation = spread("conv_transpose2d", "dilation", o.dilation, n);
   const Dims out_pad = spread("conv_transpose2d", "output_padding", o.output_padding, n);
@@ -176,7 +171,7 @@ struct PoolSizes {
 PoolSizes pool_sizes(const char* op, const Tensor& x, const PoolOptions& o) {
   PoolSizes s;
   s.n = o.kernel_size.is_single() ? 2 : o.kernel_size.size();
-  WHIT_USER(x.ndim() >= s.n, Value, "[{}] shape {} for a kernel of {} axes", op, x.shape().str(), s.n);
+  WHIT_USER(x.ndim() >= s.n, Value, "[{}] shape {} for a kernel of {} axes", op, x.shape(), s.n);
   s.k = spread(op, "kernel_size", o.kernel_size, s.n);
   s.stride = o.stride ? spread(op, "stride", *o.stride, s.n) : s.k;
   s.dilation = spread(op, "dilation", o.dilation, s.n);
@@ -270,7 +265,7 @@ Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o,
                             const std::optional<IntList>& output_size) const {
   const PoolSizes s = pool_sizes("max_unpool2d", *this, o);
   WHIT_USER(indices.shape() == shape(), Runtime, "[max_unpool2d] indices {} for values {}; expected equal shapes",
-            indices.shape().str(), shape().str());
+            indices.shape(), shape());
   Dims dims(shape().begin(), shape().end() - s.n);
   const int64_t rows = detail::prod(dims);
   if (output_size) {

@@ -14,7 +14,7 @@ UOp lanes(int64_t n) { return UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(n)); 
 
 void check_sizes(const char* op, const IntList& shape) {
   for (size_t i = 0; i < shape.size(); ++i)
-    WHIT_USER(shape.at(i).min() >= 0, Value, "[{}] negative size in shape {}", op, shape.str());
+    WHIT_USER(shape.at(i).min() >= 0, Value, "[{}] negative size in shape {}", op, shape);
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ namespace {
 Tensor filled(const IntList& shape, const Tensor& fill_value, const TensorOptions& o, int64_t axis) {
   check_sizes("full", shape);
   WHIT_USER(fill_value.numel() == 1, Value, "[full] the fill value has shape {}; expected one element",
-            fill_value.shape().str());
+            fill_value.shape());
   const UOp v = shaped(cast_value(fill_value.uop(), o.dtype.value_or(fill_value.dtype())), Dims());
   const UOp all = broadcast_scalar(v, shape.shape());
   if (!o.buffer) return wrap(all);
@@ -79,7 +79,7 @@ Tensor Tensor::arange(int64_t start, int64_t stop, int64_t step, std::optional<D
     const int64_t low = std::min(start, last), high = std::max(start, last);
     if (!dtype && (low < int_min(dt) || high > int_max(dt))) dt = DType::Int64;
     WHIT_USER(low >= int_min(dt) && high <= int_max(dt), Overflow, "[arange] {} .. {} does not fit {}", start, last,
-              name(dt));
+              dt);
   }
   if (n == 0) return wrap(broadcast_scalar(whit::constant(dt, 0), Dims{0}));
   UOp v = lanes(n);
@@ -90,7 +90,7 @@ Tensor Tensor::arange(int64_t start, int64_t stop, int64_t step, std::optional<D
 
 Tensor Tensor::arange(const UOp& stop, std::optional<DType> dtype) {
   const Sint n(stop);
-  WHIT_USER(n.min() >= 0, Value, "[arange] to {}, which may be {}; expected none below 0", n.str(), n.min());
+  WHIT_USER(n.min() >= 0, Value, "[arange] to {}, which may be {}; expected none below 0", n, n.min());
   return sized(arange(0, n.max(), 1, dtype), Sints{n});
 }
 
@@ -129,7 +129,7 @@ Tensor Tensor::eye(int64_t n, std::optional<int64_t> m, std::optional<DType> dty
 }
 
 Tensor Tensor::one_hot(int64_t num_classes) const {
-  WHIT_USER(!is_float(dtype()), Runtime, "[one_hot] {} classes; expected integers", name(dtype()));
+  WHIT_USER(!is_float(dtype()), Runtime, "[one_hot] {} classes; expected integers", dtype());
   WHIT_USER(num_classes >= 0, Value, "[one_hot] {} classes; expected none below 0", num_classes);
   const int64_t axis = static_cast<int64_t>(ndim());
   return one_hot_along(unsqueeze(axis), num_classes, axis).where(1, 0);

@@ -1,6 +1,4 @@
 // gradient and backward; functions as nodes.
-#include "rules/gradient.h"
-
 #include <unordered_map>
 
 #include "base/profile.h"
@@ -15,14 +13,14 @@ using namespace detail;
 namespace {
 
 UOp seed_of(const char* op, const Tensor& self, const Tensor& gradient) {
-  WHIT_USER(self.is_floating_point(), Runtime, "[{}] the result is {}; expected a float dtype", op, name(self.dtype()));
+  WHIT_USER(self.is_floating_point(), Runtime, "[{}] the result is {}; expected a float dtype", op, self.dtype());
   if (!gradient.defined()) {
     WHIT_USER(self.numel() == 1 && self.ndim() == 0, Assertion,
-              "[{}] the result has shape {}; expected a scalar, or give `gradient`", op, self.shape().str());
+              "[{}] the result has shape {}; expected a scalar, or give `gradient`", op, self.shape());
     return constant(self.dtype(), 1.0);
   }
   WHIT_USER(gradient.shape() == self.shape(), Assertion, "[{}] gradient has shape {}, the result {}", op,
-            gradient.shape().str(), self.shape().str());
+            gradient.shape(), self.shape());
   return cast_value(gradient.uop(), self.dtype());
 }
 
@@ -68,19 +66,19 @@ std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tens
   GraphNodes graph(root);
   std::vector<UOp> nodes;
   for (const Tensor& t : targets) {
-    WHIT_USER(t.is_floating_point(), Runtime, "[gradient] a target is {}; expected a float dtype", name(t.dtype()));
-    WHIT_USER(!is_weak(t.dtype()), Runtime, "[gradient] a target is {}, which has no width", name(t.dtype()));
+    WHIT_USER(t.is_floating_point(), Runtime, "[gradient] a target is {}; expected a float dtype", t.dtype());
+    WHIT_USER(!is_weak(t.dtype()), Runtime, "[gradient] a target is {}, which has no width", t.dtype());
     const UOp node = graph.find(t);
     nodes.push_back(node ? node : t.uop());
   }
-  const std::vector<UOp> grads = gradients(root, seed, nodes);
+  const std::vector<UOp> grads = gradients(std::span(&root, 1), std::span(&seed, 1), nodes);
   std::vector<Tensor> out;
   for (size_t i = 0; i < grads.size(); ++i) {
     if (const UOp memory = engine::buffer_below(nodes[i]); !grads[i] && memory)
       WHIT_USER(!engine::is_made_from(root, memory.arg().int_at(0)), Runtime,
                 "[gradient] the result depends on target {} of shape {} only through a value that was realised before; "
                 "ask for gradients first, or detach that value",
-                i, targets[i].shape().str());
+                i, targets[i].shape());
     out.push_back(gradient_or_zeros(grads[i], nodes[i]));
   }
   return out;
@@ -104,7 +102,7 @@ const Tensor& Tensor::backward(const Tensor& gradient) const {
   WHIT_USER(found.size() != 1 || !found[0].is_same(*this) || !memory || !engine::has_origin(memory), Runtime,
             "[backward] the result was realised before, so that nothing leads from it to what it was computed from; "
             "call backward first");
-  const std::vector<UOp> grads = gradients(root, seed, nodes);
+  const std::vector<UOp> grads = gradients(std::span(&root, 1), std::span(&seed, 1), nodes);
   for (size_t i = 0; i < found.size(); ++i) {
     if (!grads[i]) continue;
     Tensor g = wrap(grads[i]);
@@ -133,7 +131,7 @@ int64_t register_gradient(GradientFn fn) {
       out.emplace_back();
       if (!given[i].defined()) continue;
       WHIT_USER(given[i].shape() == inputs[i].shape(), Value, "[gradient] a custom gradient has shape {}, its input {}",
-                given[i].shape().str(), inputs[i].shape().str());
+                given[i].shape(), inputs[i].shape());
       out.back() = cast_value(given[i].uop(), inputs[i].dtype());
     }
     return out;
@@ -143,10 +141,8 @@ int64_t register_gradient(GradientFn fn) {
 namespace {
 // Results of a CALL: `body` is a TUPLE over PARAMs that stand for `args`.
 std::vector<Tensor> results_of(const UOp& body, std::span<const UOp> args, int64_t gradient) {
-  std::vector<UOp> src{body};
-  src.insert(src.end(), args.begin(), args.end());
   const Arg how = gradient == kRecompute ? Arg("checkpoint") : gradient ? Arg(gradient) : Arg();
-  const UOp call = UOp::make(Op::Call, DType::Void, src, how);
+  const UOp call = UOp::make(Op::Call, DType::Void, with_front(body, args), how);
   std::vector<Tensor> out;
   for (size_t i = 0; i < body.n_src(); ++i)
     out.push_back(wrap(UOp::make(Op::GetTuple, body.src(i).dtype(), {call}, Arg(static_cast<int64_t>(i)))));
@@ -176,7 +172,7 @@ std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Te
     if (n->op != Op::Buffer) continue;
     WHIT_USER(allow_implicit, Runtime,
               "[function] the body reads a buffer of shape {} that is no argument; pass it, or allow_implicit=True",
-              n->shape.str());
+              n->shape);
     implicit.emplace(n, param(static_cast<int64_t>(args.size()), n->dtype, n->shape));
     args.push_back(UOp(n));
   }
@@ -194,15 +190,15 @@ std::vector<Tensor> Tensor::call(std::span<const Tensor> args, std::span<const T
   const UOp tuple = tuple_of(body);
   for (const Node* n : toposort(tuple)) {
     WHIT_USER(n->op != Op::Buffer, Runtime, "[call] the body reads a buffer of shape {}; expected PARAMs (as_param)",
-              n->shape.str());
+              n->shape);
     if (n->op != Op::Param) continue;
     const auto slot = static_cast<size_t>(n->arg.int_at(0));
     WHIT_USER(slot < values.size(), Runtime, "[call] the body has PARAM {}, {} arguments are given", slot,
               values.size());
     const UOp& v = values[slot];
     WHIT_USER(v.dtype() == n->dtype && v.shape() == n->shape, Runtime,
-              "[call] argument {} is {} of {}, PARAM {} is {} of {}", slot, name(v.dtype()), v.shape().str(), slot,
-              name(n->dtype), n->shape.str());
+              "[call] argument {} is {} of {}, PARAM {} is {} of {}", slot, v.dtype(), v.shape(), slot, n->dtype,
+              n->shape);
   }
   return results_of(tuple, values, gradient);
 }

@@ -79,8 +79,7 @@ Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
   const int64_t n = data.shape().back(), n_blocks = n / rate + 1, rows = n == 0 ? 1 : data.numel() / n;
   Dims out(shape().begin(), shape().end());
   out.back() = (200 - rate) / 2;
-  WHIT_USER(n != 0 || detail::prod(out) == out.back(), Value, "[keccak] several empty messages, shape {}",
-            shape().str());
+  WHIT_USER(n != 0 || detail::prod(out) == out.back(), Value, "[keccak] several empty messages, shape {}", shape());
   if (rows == 0) return full(out, constant_int(0, DType::UInt8), {.dtype = DType::UInt8, .buffer = false});
   const auto mark = [&](int64_t at, int64_t value) {
     return arange(0, n_blocks * rate).eq(at).where(constant_int(value, DType::UInt8), constant_int(0, DType::UInt8));

@@ -1,7 +1,6 @@
 // Axes, broadcasting and dtypes, as all of the front end sees them.
 #include <algorithm>
 
-#include "base/flags.h"
 #include "ir/interpret.h"
 #include "rules/linear.h"
 #include "tensor/impl.h"
@@ -21,7 +20,7 @@ int64_t prod(std::span<const int64_t> dims) {
 int64_t resolve_axis(const char* op, int64_t axis, const Shape& shape) {
   const int64_t n = std::max<int64_t>(1, static_cast<int64_t>(shape.size()));
   WHIT_USER(-n <= axis && axis < n, Index, "[{}] axis {} is out of range for shape {}; valid axes are {}..{}", op, axis,
-            shape.str(), -n, n - 1);
+            shape, -n, n - 1);
   return axis < 0 ? axis + n : axis;
 }
 
@@ -38,7 +37,7 @@ Dims resolve_axes(const char* op, const Axes& axes, const Shape& shape) {
   }
   for (const int64_t a : axes.list()) out.push_back(resolve_axis(op, a, shape));
   if (shape.empty()) return {};
-  std::sort(out.begin(), out.end());
+  std::ranges::sort(out);
   for (size_t i = 1; i < out.size(); ++i)
     WHIT_USER(out[i] != out[i - 1], Runtime, "[{}] axis {} is given twice", op, out[i]);
   return out;
@@ -71,8 +70,7 @@ Shape broadcast_shapes(const char* op, std::initializer_list<const Shape*> shape
         std::string all;
         for (const Shape* t : shapes) all += (all.empty() ? "" : " and ") + t->str();
         const Sint have = symbols[k] ? Sint(UOp(symbols[k])) : Sint(out[k]);
-        raise(ErrorKind::Index,
-              fmt::format("[{}] shapes {} do not broadcast: {} against {}", op, all, size_of(*s, i).str(), have.str()));
+        raise(ErrorKind::Index, "[{}] shapes {} do not broadcast: {} against {}", op, all, size_of(*s, i).str(), have);
       }
     }
   }
@@ -132,7 +130,7 @@ Tensor row_by_row(const char* op, const Tensor& x, size_t n, const std::function
   Sints sizes = sizes_of(y.shape());
   for (size_t i = 0; i < x.ndim(); ++i) {
     if (!x.shape().symbol(i)) continue;
-    WHIT_USER(i < n, NotImplemented, "[{}] over axis {} of shape {}, whose size is symbolic", op, i, x.shape().str());
+    WHIT_USER(i < n, NotImplemented, "[{}] over axis {} of shape {}, whose size is symbolic", op, i, x.shape());
     sizes[i] = size_of(x.shape(), i);
   }
   return sized(y, sizes);
@@ -140,25 +138,6 @@ Tensor row_by_row(const char* op, const Tensor& x, size_t n, const std::function
 
 Tensor sized(const Tensor& all, std::span<const Sint> sizes) {
   return move_view(all, [&](const UOp& u) { return whit::shrink_to(u, Sints(sizes.size(), 0), sizes); });
-}
-
-UOp shaped(const UOp& x, std::span<const int64_t> dims) {
-  if (std::equal(x.shape().begin(), x.shape().end(), dims.begin(), dims.end())) return x;
-  return UOp::make(Op::Reshape, x.dtype(), {x}, Arg(dims));
-}
-
-UOp permuted(const UOp& x, std::span<const int64_t> axes) {
-  if (std::is_sorted(axes.begin(), axes.end())) return x;
-  return UOp::make(Op::Permute, x.dtype(), {x}, Arg(axes));
-}
-
-UOp cut(const UOp& x, size_t axis, int64_t begin, int64_t end) {
-  Dims begin_end;
-  for (size_t i = 0; i < x.shape().size(); ++i) {
-    begin_end.push_back(i == axis ? begin : 0);
-    begin_end.push_back(i == axis ? end : x.shape()[i]);
-  }
-  return shrink(x, begin_end);
 }
 
 UOp broadcast_to(const UOp& x, const Shape& shape) {
@@ -170,7 +149,7 @@ UOp broadcast_to(const UOp& x, const Shape& shape) {
 
 Tensor broadcast_to(const char* op, const Tensor& x, const Shape& want) {
   WHIT_USER(broadcast_shapes(op, {&x.shape(), &want}) == want, Index, "[{}] shape {} does not broadcast to {}", op,
-            x.shape().str(), want.str());
+            x.shape(), want);
   return move_view(x, [&](const UOp& u) { return broadcast_to(u, want); });
 }
 
@@ -218,15 +197,10 @@ Tensor to_float_dtype(const Tensor& x) {
   return is_float(x.dtype()) ? x : x.cast(least_upper_float(x.dtype(), default_float()));
 }
 
-DType sum_dtype(DType dt) {
-  const std::string& text = flag::SUM_DTYPE();
-  return sum_acc_dtype(dt, text == "float32" ? DType::Float32 : dtype_by_name(text));
-}
-
 Shape reduced_dims(const Shape& s, std::span<const int64_t> axes, bool keepdim) {
   Sints out;
   for (size_t i = 0; i < s.size(); ++i) {
-    const bool gone = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
+    const bool gone = std::ranges::find(axes, static_cast<int64_t>(i)) != axes.end();
     if (!gone) out.push_back(size_of(s, i));
     if (gone && keepdim) out.push_back(1);
   }
@@ -244,7 +218,7 @@ using namespace detail;
 
 IntList::IntList(std::span<const Sint> l) {
   for (const Sint& s : l) v_.push_back(s.max());
-  if (std::none_of(l.begin(), l.end(), [](const Sint& s) { return s.is_symbolic(); })) return;
+  if (std::ranges::none_of(l, [](const Sint& s) { return s.is_symbolic(); })) return;
   for (const Sint& s : l) symbols_.push_back(s.is_symbolic() ? s.uop() : UOp());
 }
 Shape IntList::shape() const {
@@ -253,25 +227,23 @@ Shape IntList::shape() const {
   for (size_t i = 0; i < size(); ++i) all.push_back(at(i));
   return to_shape(all);
 }
-void IntList::refuse() const {
-  raise(ErrorKind::Value, fmt::format("a size of {} is symbolic; expected numbers", str()));
-}
+void IntList::refuse() const { raise(ErrorKind::Value, "a size of {} is symbolic; expected numbers", str()); }
 
 Tensor Tensor::cast(DType to) const {
   if (to == dtype()) return *this;
-  WHIT_USER(to != DType::Void, Runtime, "[cast] {} to void; expected a dtype of values", name(dtype()));
+  WHIT_USER(to != DType::Void, Runtime, "[cast] {} to void; expected a dtype of values", dtype());
   return wrap(cast_value(uop(), to));
 }
 
 Tensor Tensor::bitcast(DType to) const {
   WHIT_USER(!is_weak(dtype()) && !is_weak(to) && to != DType::Void, Runtime,
-            "[bitcast] {} to {}: a weak dtype and void have no bits", name(dtype()), name(to));
+            "[bitcast] {} to {}: a weak dtype and void have no bits", dtype(), to);
   if (to == dtype()) return *this;
   const int from_bytes_n = n_bytes(dtype()), to_bytes_n = n_bytes(to);
   if (from_bytes_n != to_bytes_n) {
     WHIT_USER(!shape().empty() && shape().back() * from_bytes_n % to_bytes_n == 0, Runtime,
-              "[bitcast] the last axis of shape {} has {} bytes, no multiple of the {} of {}", shape().str(),
-              (shape().empty() ? 1 : shape().back()) * from_bytes_n, to_bytes_n, name(to));
+              "[bitcast] the last axis of shape {} has {} bytes, no multiple of the {} of {}", shape(),
+              (shape().empty() ? 1 : shape().back()) * from_bytes_n, to_bytes_n, to);
   }
   return wrap(UOp::make(Op::Bitcast, to, {uop()}));
 }

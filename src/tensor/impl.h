@@ -6,6 +6,7 @@
 
 #include "engine/storage.h"
 #include "ir/build.h"
+#include "rules/gradient.h"
 #include "whit/tensor.h"
 
 namespace whit {
@@ -65,15 +66,6 @@ void check_step(const char* op, const char* what, int64_t v);
 Dims spread(const char* op, const char* what, const IntList& list, size_t n);
 
 // ---- values
-/// RESHAPE and PERMUTE that do not look through x: a tensor's node must stay in the graphs made from it, so that
-/// gradients find it.
-UOp shaped(const UOp& x, std::span<const int64_t> dims);
-UOp permuted(const UOp& x, std::span<const int64_t> axes);
-inline UOp shaped(const UOp& x, std::initializer_list<int64_t> dims) {
-  return shaped(x, std::span(dims.begin(), dims.size()));
-}
-/// One axis of x from `begin` to before `end`.
-UOp cut(const UOp& x, size_t axis, int64_t begin, int64_t end);
 /// Fresh memory on a device, not written yet: a flat BUFFER.
 UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device);
 /// A tensor over a storage whose flat state is `state`.
@@ -122,7 +114,6 @@ Tensor to_float_dtype(const Tensor& x);
 Shape reduced_dims(const Shape& shape, std::span<const int64_t> axes, bool keepdim);
 /// REDUCE over axes, the axes removed unless keepdim.
 Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim);
-DType sum_dtype(DType dt);
 
 /// Sliding windows over the last k.size() axes: [.., out.., k..].
 Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::span<const int64_t> stride,

@@ -2,7 +2,6 @@
 // joined together, and one SCATTER when assigned to.
 #include <algorithm>
 
-#include "rules/gradient.h"
 #include "tensor/impl.h"
 
 namespace whit {
@@ -87,7 +86,7 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
     n_dots += i.kind() == Index::Kind::Dots;
   }
   WHIT_USER(n_dots <= 1, Index, "[getitem] {} ellipses; an index can only have a single one", n_dots);
-  WHIT_USER(n_used <= self.ndim(), Index, "[getitem] too many indices: {} for shape {}", n_used, self.shape().str());
+  WHIT_USER(n_used <= self.ndim(), Index, "[getitem] too many indices: {} for shape {}", n_used, self.shape());
   Parsed p{self, {}};
   size_t axis = 0, seen = 0;  // axis of the view; axes of self that are done
   for (const Index& i : indices) {
@@ -96,7 +95,7 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
         if (i.as_int().is_symbolic() || p.view.shape().symbol(axis)) {
           const Sint n = size_of(p.view.shape(), axis), k = i.as_int().max() < 0 ? plus(i.as_int(), n) : i.as_int();
           WHIT_USER(at_most(0, k) && at_most(plus(k, 1), n), Index,
-                    "[getitem] index {} is out of bounds for axis {} of size {}", i.as_int().str(), seen, n.str());
+                    "[getitem] index {} is out of bounds for axis {} of size {}", i.as_int(), seen, n);
           p.view = symbolic_part(p.view, axis, k, plus(k, 1)).squeeze(static_cast<int64_t>(axis));
           ++seen;
           break;
@@ -126,15 +125,15 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
           // Its true places, read now: one index tensor for each of its axes.
           for (size_t k = 0; k < t.ndim(); ++k)
             WHIT_USER(t.shape()[k] == p.view.shape()[axis + k], Index,
-                      "[getitem] a mask of shape {} does not fit the axes from {} on of shape {}", t.shape().str(),
-                      seen, self.shape().str());
+                      "[getitem] a mask of shape {} does not fit the axes from {} on of shape {}", t.shape(), seen,
+                      self.shape());
           const Tensor places = t.nonzero();
           for (size_t k = 0; k < t.ndim(); ++k)
             p.tensors.push_back({axis++, places.get({Slice{}, static_cast<int64_t>(k)})});
           seen += t.ndim();
           break;
         }
-        WHIT_USER(is_int(t.dtype()), Index, "[getitem] index tensor of {}; expected integers", name(t.dtype()));
+        WHIT_USER(is_int(t.dtype()), Index, "[getitem] index tensor of {}; expected integers", t.dtype());
         const auto a = self.device(), b = t.device();
         WHIT_USER(!a || !b || *a == *b, Runtime, "[getitem] the index is on {}, the tensor on {}", *b, *a);
         p.tensors.push_back({axis++, t});
@@ -169,7 +168,7 @@ Joined join(const Parsed& p) {
     consecutive &= k == 0 || p.tensors[k].axis == p.tensors[k - 1].axis + 1;
   }
   for (size_t i = 0; i < s.size(); ++i)
-    if (std::find(j.to_front.begin(), j.to_front.end(), static_cast<int64_t>(i)) == j.to_front.end())
+    if (std::ranges::find(j.to_front, static_cast<int64_t>(i)) == j.to_front.end())
       j.to_front.push_back(static_cast<int64_t>(i));
   Dims row_dims{n_rows};
   for (size_t i = 0; i < j.to_front.size(); ++i) {
@@ -215,7 +214,7 @@ Tensor as_value(const Tensor& target, const Tensor& value) {
   const DType dt = target.dtype();
   if (value.dtype() == dt) return value;
   const bool constant = is_weak(value.dtype()) || (value.ndim() == 0 && !value.device());
-  WHIT_USER(constant, Runtime, "[setitem] the value is {}, the tensor {}", name(value.dtype()), name(dt));
+  WHIT_USER(constant, Runtime, "[setitem] the value is {}, the tensor {}", value.dtype(), dt);
   return value.cast(dt);
 }
 
@@ -229,7 +228,7 @@ Tensor Tensor::get(std::span<const Index> indices) const {
   const Dims order = j.result_order;
   if (detail::prod(j.dims) == 0) return nothing_of(j.rows, j.dims).permute(order);
   if (j.rows.numel() == 0) return wrap(broadcast_scalar(whit::constant(dtype(), 0), j.dims)).permute(order);
-  return wrap(UOp::make(Op::Gather, dtype(), {j.rows.uop(), j.index.uop()})).permute(order);
+  return wrap(whit::gather(j.rows.uop(), j.index.uop())).permute(order);
 }
 Tensor Tensor::get(std::initializer_list<Index> indices) const {
   return get(std::span<const Index>(indices.begin(), indices.size()));
@@ -238,7 +237,7 @@ Tensor Tensor::operator[](const Index& index) const { return get(std::span<const
 
 Tensor& Tensor::set(std::span<const Index> indices, const Tensor& value) {
   must_be_defined("setitem", *this);
-  WHIT_USER(!is_weak(dtype()), Runtime, "[setitem] the tensor is {}, which cannot be stored", name(dtype()));
+  WHIT_USER(!is_weak(dtype()), Runtime, "[setitem] the tensor is {}, which cannot be stored", dtype());
   const Tensor v = as_value(*this, value);
   if (indices.size() == 1 && is_mask(indices[0]) && v.numel() == 1 && indices[0].as_tensor().shape() == shape())
     return assign(indices[0].as_tensor().where(v.reshape(Dims()), *this));  // needs no count
@@ -250,7 +249,7 @@ Tensor& Tensor::set(std::span<const Index> indices, const Tensor& value) {
     Dims placed;
     for (const int64_t a : j.result_order) placed.push_back(j.dims[static_cast<size_t>(a)]);
     const Tensor src = broadcast_to("setitem", v, placed).permute(inverse(j.result_order));
-    const Tensor rows = wrap(UOp::make(Op::Scatter, dtype(), {j.rows.uop(), j.index.uop(), src.uop()}, Arg("set")));
+    const Tensor rows = wrap(whit::scatter(j.rows.uop(), j.index.uop(), src.uop(), "set"));
     const Tensor whole = rows.reshape(j.front_dims).permute(inverse(j.to_front));
     if (p.view.is_same(*this)) return assign(whole);
     return set_view(p.view, whole);

@@ -59,7 +59,7 @@ bool same_sizes(const Shape& shape, const Shape& captured, const Bindings& b) {
 }
 
 std::string describe(const Shape& shape, DType dtype, uint16_t device) {
-  return fmt::format("{} of {} on {}", name(dtype), shape.str(), device_name(device));
+  return fmt::format("{} of {} on {}", dtype, shape, device_name(device));
 }
 
 // Where the inputs lie. An input on several devices has a place on each.
@@ -98,8 +98,8 @@ UOp whole_buffer(const Tensor& t) {
     return view_of_parts(base_of(view), Shape(std::span<const int64_t>(t.shape())), shard_axis(view));
   }
   const std::vector<UOp> places = engine::is_buffer_view(u) ? places_of(u) : std::vector<UOp>{u};
-  if (std::all_of(places.begin(), places.end(), engine::is_buffer_view)) return u;
-  if (t.numel() == 0) return detail::shaped(detail::fresh_buffer(t.dtype(), 0, *t.device()), t.shape());
+  if (std::ranges::all_of(places, engine::is_buffer_view)) return u;
+  if (t.numel() == 0) return shaped(detail::fresh_buffer(t.dtype(), 0, *t.device()), t.shape());
   return t.contiguous().realize().uop();
 }
 
@@ -154,7 +154,7 @@ class Stand {
       const size_t i = in.input[p];
       if (!in.is_copied[i] || (p > 0 && in.input[p - 1] == i)) continue;
       Tensor::Impl& t = *inputs[i].impl();
-      if (std::any_of(saved_.begin(), saved_.end(), [&](const Saved& s) { return s.owner.get() == &t; })) continue;
+      if (std::ranges::any_of(saved_, [&](const Saved& s) { return s.owner.get() == &t; })) continue;
       const Tensor stand = detail::memory_tensor(in.whole[i] ? in.whole[i] : in.memory[p]);
       saved_.push_back({inputs[i].impl(), t.value, t.storage, stand.impl()->storage});
       t.value = stand.impl()->value;
@@ -279,7 +279,7 @@ void TinyJit::Captured::start_watch() {
       for (const UOp& part : buffer_parts(s->state())) {
         const BufferPtr b = engine::buffer_of(part);
         if (!memory.contains(b.get())) continue;
-        const auto it = std::find_if(watches.begin(), watches.end(), [&](const Watch& w) { return w.memory == b; });
+        const auto it = std::ranges::find_if(watches, [&](const Watch& w) { return w.memory == b; });
         if (it == watches.end()) {
           watches.push_back({s->state(), part, b, 0, 0, true});
         } else {
@@ -305,7 +305,7 @@ bool TinyJit::Captured::has_changed(const Placed& in) const {
       if (n->refs.load(std::memory_order_relaxed) > 1) return true;
     if (n->refs.load(std::memory_order_relaxed) > 2) return true;
   }
-  return std::any_of(watches.begin(), watches.end(), [](const Watch& w) {
+  return std::ranges::any_of(watches, [](const Watch& w) {
     return !w.sure || !has_payload(w.part, w.memory.get()) ||
            w.node->refs.load(std::memory_order_relaxed) != w.n_refs || w.memory.use_count() != w.n_uses;
   });
@@ -528,13 +528,12 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
       if (!t->storage) still.emplace_back(std::move(t));
     }
     const auto before = capture.overwritten();
-    again |= !that_reach(
-                  std::move(still),
-                  [&](const Node* n) {
-                    return std::any_of(before.begin(), before.end(), [&](const UOp& b) { return b.node() == n; });
-                  },
-                  nullptr)
-                  .empty();
+    again |=
+        !that_reach(
+             std::move(still),
+             [&](const Node* n) { return std::ranges::any_of(before, [&](const UOp& b) { return b.node() == n; }); },
+             nullptr)
+             .empty();
     if (again && !settles_values_) {
       settles_values_ = true;
       ++cnt_;

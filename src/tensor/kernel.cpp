@@ -37,7 +37,7 @@ class Nest {
     Tensor& old = after[slot];
     const Tensor value = broadcast_to("custom_kernel", value_of(store.src(1).node()), dims).flatten();
     WHIT_USER(value.dtype() == old.dtype(), Runtime, "[custom_kernel] a {} is stored to tensor {}, which is {}",
-              name(value.dtype()), slot, name(old.dtype()));
+              value.dtype(), slot, old.dtype());
     if (index.n_src() == 2 && index.src(1) == in_order && detail::prod(dims) == old.numel()) {
       old = value;
       return;
@@ -50,7 +50,7 @@ class Nest {
 
  private:
   size_t axis_of(const Node* range) const {
-    return static_cast<size_t>(std::find(ranges_.begin(), ranges_.end(), range) - ranges_.begin());
+    return static_cast<size_t>(std::ranges::find(ranges_, range) - ranges_.begin());
   }
   const Tensor& at(const Node* n) const { return values_.at(n); }
   // An INDEX that arithmetic uses is read.
@@ -64,7 +64,7 @@ class Nest {
   size_t slot_of(const Node* index) const {
     const Node* p = index->src_begin()[0];
     WHIT_USER(index->op == Op::Index && p->op == Op::Param, NotImplemented,
-              "[custom_kernel] an access to {}; expected INDEX of a placeholder", name(p->op));
+              "[custom_kernel] an access to {}; expected INDEX of a placeholder", p->op);
     const auto slot = static_cast<size_t>(p->arg.int_at(0));
     WHIT_USER(slot < flat_.size(), Index, "[custom_kernel] placeholder {} of {}", slot, flat_.size());
     return slot;
@@ -90,14 +90,13 @@ class Nest {
           axes.push_back(static_cast<int64_t>(axis_of(n->src_begin()[i])));
           dims[static_cast<size_t>(axes.back())] = range_size(n->src_begin()[i]);
         }
-        std::sort(axes.begin(), axes.end());
+        std::ranges::sort(axes);
         return reduce_tensor(broadcast_to("custom_kernel", x, dims), n->arg.as_list()[0].as_str(), axes, true);
       }
       default: break;
     }
     WHIT_USER(is_elementwise(n->op), NotImplemented,
-              "[custom_kernel] a kernel with {}; expected loads, arithmetic, reductions and one store a nest",
-              name(n->op));
+              "[custom_kernel] a kernel with {}; expected loads, arithmetic, reductions and one store a nest", n->op);
     std::vector<UOp> src;
     Shape dims = ones;
     for (const Node* s : n->src()) dims = broadcast_shapes("custom_kernel", {&dims, &value_of(s).shape()});
@@ -122,11 +121,11 @@ std::vector<Tensor> Tensor::custom_kernel(std::span<const Tensor> tensors, const
   }
   const UOp sink = kernel(params);
   WHIT_USER(sink.op() == Op::Sink && sink.n_src() > 0, Type, "[custom_kernel] the function gave {}; expected a SINK",
-            name(sink.op()));
+            sink.op());
   std::vector<Tensor> after = flat;
   for (const UOp& end : sink.srcs()) {
     WHIT_USER(end.op() == Op::End && end.src(0).op() == Op::Store, Type,
-              "[custom_kernel] the SINK holds {}; expected END(STORE(..), ranges..)", name(end.op()));
+              "[custom_kernel] the SINK holds {}; expected END(STORE(..), ranges..)", end.op());
     Nest(end, flat).store_into(after, end);
   }
   for (size_t i = 0; i < tensors.size(); ++i) out.push_back(after[i].reshape(tensors[i].shape()));

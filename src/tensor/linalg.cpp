@@ -24,7 +24,7 @@ Tensor columns(const Tensor& x, const std::vector<int32_t>& order) {
 }  // namespace
 
 std::pair<Tensor, Tensor> Tensor::qr() const {
-  WHIT_USER(ndim() >= 2, Assertion, "[qr] shape {}; expected at least two axes", shape().str());
+  WHIT_USER(ndim() >= 2, Assertion, "[qr] shape {}; expected at least two axes", shape());
   // Householder reflections, one column after the other.
   const int64_t m = size(-2), n = size(-1);
   const Tensor x = to_float_dtype(*this);
@@ -46,7 +46,7 @@ std::pair<Tensor, Tensor> Tensor::qr() const {
 }
 
 std::vector<Tensor> Tensor::svd(bool full_matrices) const {
-  WHIT_USER(ndim() >= 2, Assertion, "[svd] shape {}; expected at least two axes", shape().str());
+  WHIT_USER(ndim() >= 2, Assertion, "[svd] shape {}; expected at least two axes", shape());
   const int64_t m = size(-2), n = size(-1);
   if (m < n) {
     const std::vector<Tensor> t = transpose(-2, -1).svd(full_matrices);
@@ -75,7 +75,7 @@ std::vector<Tensor> Tensor::svd(bool full_matrices) const {
     all.insert(all.end(), right.begin(), right.end());
     if (n % 2)
       for (int32_t i = 0; i < n; ++i)
-        if (std::find(all.begin(), all.end(), i) == all.end()) all.push_back(i);
+        if (std::ranges::find(all, i) == all.end()) all.push_back(i);
     for (size_t i = 0; i < all.size(); ++i) order[static_cast<size_t>(all[i])] = static_cast<int32_t>(i);
     const Tensor ap = columns(a, left), aq = columns(a, right);
     const Tensor alpha = ap.square().sum(-2, true), beta = aq.square().sum(-2, true), gamma = (ap * aq).sum(-2, true);
@@ -115,7 +115,7 @@ std::vector<Tensor> Tensor::svd(bool full_matrices) const {
 }
 
 Tensor Tensor::newton_schulz(int64_t steps, std::span<const double> params, double eps) const {
-  WHIT_USER(ndim() >= 2, Assertion, "[newton_schulz] shape {}; expected at least two axes", shape().str());
+  WHIT_USER(ndim() >= 2, Assertion, "[newton_schulz] shape {}; expected at least two axes", shape());
   const bool tall = size(-2) > size(-1);
   Tensor g = tall ? transpose(-2, -1) : *this;
   g = g / (g.square().sum({-2, -1}, true).sqrt() + eps);

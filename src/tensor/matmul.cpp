@@ -11,12 +11,12 @@ using namespace detail;
 Tensor Tensor::dot(const Tensor& w, std::optional<DType> dt) const {
   must_be_defined("matmul", *this);
   must_be_defined("matmul", w);
-  WHIT_USER(ndim() > 0 && w.ndim() > 0, Runtime, "[matmul] shapes {} and {}; expected at least one axis each",
-            shape().str(), w.shape().str());
+  WHIT_USER(ndim() > 0 && w.ndim() > 0, Runtime, "[matmul] shapes {} and {}; expected at least one axis each", shape(),
+            w.shape());
   const size_t inner = w.ndim() >= 2 ? w.ndim() - 2 : 0;
   const Sint columns = size_of(shape(), ndim() - 1), rows = size_of(w.shape(), inner);
-  WHIT_USER(columns == rows, Runtime, "[matmul] shapes {} and {}: {} columns against {} rows", shape().str(),
-            w.shape().str(), columns.str(), rows.str());
+  WHIT_USER(columns == rows, Runtime, "[matmul] shapes {} and {}: {} columns against {} rows", shape(), w.shape(),
+            columns, rows);
   if (columns.is_symbolic())  // zeros add nothing
     return whole_axes(*this, Dims{static_cast<int64_t>(ndim()) - 1})
         .dot(whole_axes(w, Dims{static_cast<int64_t>(inner)}), dt);
@@ -57,7 +57,7 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (inputs[k].find("...") == std::string::npos) continue;
     WHIT_USER(operands[k].ndim() + 3 >= inputs[k].size(), Value,
-              "[einsum] operand {} of shape {} has too few axes for '{}'", k, operands[k].shape().str(), inputs[k]);
+              "[einsum] operand {} of shape {} has too few axes for '{}'", k, operands[k].shape(), inputs[k]);
     n_dots = std::max(n_dots, operands[k].ndim() + 3 - inputs[k].size());
   }
   auto spread_dots = [&](std::string s, size_t n) {
@@ -71,8 +71,8 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
     const bool dots = inputs[k].find("...") != std::string::npos;
     inputs[k] = spread_dots(inputs[k], dots ? operands[k].ndim() + 3 - inputs[k].size() : 0);
     WHIT_USER(inputs[k].size() == operands[k].ndim(), Value,
-              "[einsum] operand {} of shape {} against {} letters in '{}'", k, operands[k].shape().str(),
-              inputs[k].size(), formula);
+              "[einsum] operand {} of shape {} against {} letters in '{}'", k, operands[k].shape(), inputs[k].size(),
+              formula);
   }
   std::string output;
   if (arrow != std::string::npos) {
@@ -99,14 +99,7 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
         WHIT_USER(x.shape()[i] == x.shape()[j], Runtime, "[einsum] '{}' has sizes {} and {}", letters[i], x.shape()[i],
                   x.shape()[j]);
         x = x.diagonal(0, static_cast<int64_t>(i), static_cast<int64_t>(j));  // the diagonal is the last axis
-        Dims order;
-        const int64_t last = static_cast<int64_t>(x.ndim()) - 1;
-        for (int64_t a = 0; a < last; ++a) {
-          if (a == static_cast<int64_t>(i)) order.push_back(last);
-          order.push_back(a);
-        }
-        if (static_cast<int64_t>(i) >= last) order.push_back(last);
-        x = x.permute(order);
+        x = x.permute(moved_axis(x.ndim(), x.ndim() - 1, i));
         letters.erase(j, 1);
       }
     }

@@ -82,9 +82,8 @@ Tensor gathered(const Tensor& x, const Shape& want) {
   std::iota(every.begin(), every.end(), 0);
   const Tensor flat = whole_axes(x, every).flatten();
   at = at.cast(flat.numel() <= INT32_MAX ? DType::Int32 : DType::Int64);
-  return sized(wrap(UOp::make(Op::Gather, x.dtype(),
-                              {flat.uop(), broadcast_to("reshape", at, Shape(std::span<const int64_t>(want))).uop()})),
-               sizes_of(want));
+  at = broadcast_to("reshape", at, Shape(std::span<const int64_t>(want)));
+  return sized(wrap(gather(flat.uop(), at.uop())), sizes_of(want));
 }
 
 }  // namespace
@@ -97,12 +96,12 @@ Tensor Tensor::reshape(const IntList& to) const {
   for (size_t i = 0; i < to.size(); ++i) {
     sizes.push_back(to.at(i));
     if (sizes[i] == Sint(-1)) {
-      WHIT_USER(unknown == to.size(), Runtime, "[reshape] shape {} has more than one -1", to.str());
+      WHIT_USER(unknown == to.size(), Runtime, "[reshape] shape {} has more than one -1", to);
       unknown = i;
       continue;
     }
-    WHIT_USER(sizes[i].min() >= 0, Value, "[reshape] negative size in shape {}", to.str());
-    const auto same = sizes[i].is_symbolic() ? std::find(left.begin(), left.end(), sizes[i]) : left.end();
+    WHIT_USER(sizes[i].min() >= 0, Value, "[reshape] negative size in shape {}", to);
+    const auto same = sizes[i].is_symbolic() ? std::ranges::find(left, sizes[i]) : left.end();
     if (same != left.end()) {
       left.erase(same);
     } else {
@@ -116,7 +115,7 @@ Tensor Tensor::reshape(const IntList& to) const {
     sizes[unknown] = q ? Sint(q) : in.is_symbolic() ? in : Sint(in.max() / known);
     out = times(out, sizes[unknown]);
   }
-  WHIT_USER(in == out, Value, "[reshape] {} elements of shape {} do not fit {}", in.str(), shape().str(), to.str());
+  WHIT_USER(in == out, Value, "[reshape] {} elements of shape {} do not fit {}", in, shape(), to);
   const Shape want = to_shape(sizes);
   if (want == shape()) return *this;
   if (want.numel() != shape().numel() || reshaped_sizes(shape(), want) != want) return gathered(*this, want);
@@ -125,14 +124,14 @@ Tensor Tensor::reshape(const IntList& to) const {
 
 Tensor Tensor::expand(const IntList& to) const {
   const Shape& s = shape();
-  WHIT_USER(to.size() >= s.size(), Value, "[expand] shape {} has fewer axes than {}", to.str(), s.str());
+  WHIT_USER(to.size() >= s.size(), Value, "[expand] shape {} has fewer axes than {}", to, s);
   const size_t left = to.size() - s.size();
   Sints sizes;
   for (size_t i = 0; i < to.size(); ++i) {
     const Sint have = i < left ? Sint(1) : size_of(s, i - left);
     const Sint want = to.at(i) == Sint(-1) ? have : to.at(i);
     WHIT_USER(want.min() >= 0 && (have == want || have == Sint(1)), Value,
-              "[expand] axis {} of shape {} cannot become {} (of {})", i, s.str(), to.at(i).str(), to.str());
+              "[expand] axis {} of shape {} cannot become {} (of {})", i, s, to.at(i), to);
     sizes.push_back(want);
   }
   const Shape want = to_shape(sizes);
@@ -144,18 +143,18 @@ Tensor Tensor::permute(const IntList& order) const {
   Dims axes;
   for (const int64_t a : order) axes.push_back(resolve_axis("permute", a, shape()));
   Dims sorted = axes;
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   bool ok = axes.size() == ndim();
   for (size_t i = 0; ok && i < sorted.size(); ++i) ok = sorted[i] == static_cast<int64_t>(i);
-  WHIT_USER(ok, Runtime, "[permute] {} is no permutation of the {} axes of {}", dims_str(order), ndim(), shape().str());
-  if (std::is_sorted(axes.begin(), axes.end())) return *this;
+  WHIT_USER(ok, Runtime, "[permute] {} is no permutation of the {} axes of {}", dims_str(order), ndim(), shape());
+  if (std::ranges::is_sorted(axes)) return *this;
   return move_view(*this, [&](const UOp& u) { return permuted(u, axes); });
 }
 
 Tensor Tensor::flip(const IntList& axes) const {
   Dims all;
   for (const int64_t a : axes) all.push_back(resolve_axis("flip", a, shape()));
-  std::sort(all.begin(), all.end());
+  std::ranges::sort(all);
   for (size_t i = 1; i < all.size(); ++i)
     WHIT_USER(all[i] != all[i - 1], Runtime, "[flip] axis {} is given twice", all[i]);
   if (all.empty() || ndim() == 0) return *this;
@@ -170,14 +169,14 @@ Tensor Tensor::flip(const IntList& axes) const {
 }
 
 Tensor Tensor::shrink(Pairs begin_end) const {
-  WHIT_USER(begin_end.size() == ndim(), Value, "[shrink] {} pairs for shape {}; expected {}", begin_end.size(),
-            shape().str(), ndim());
+  WHIT_USER(begin_end.size() == ndim(), Value, "[shrink] {} pairs for shape {}; expected {}", begin_end.size(), shape(),
+            ndim());
   Sints begin, sizes;
   for (size_t i = 0; i < ndim(); ++i) {
     const Sint n = size_of(shape(), i);
     const auto [b, e] = begin_end[i].value_or(std::pair<Sint, Sint>(0, n));
     WHIT_USER(at_most(0, b) && at_most(b, e) && at_most(e, n), Value,
-              "[shrink] [{}, {}) is no part of axis {} of shape {}", b.str(), e.str(), i, shape().str());
+              "[shrink] [{}, {}) is no part of axis {} of shape {}", b, e, i, shape());
     begin.push_back(b);
     sizes.push_back(minus(e, b));
   }
@@ -185,8 +184,7 @@ Tensor Tensor::shrink(Pairs begin_end) const {
 }
 
 Tensor Tensor::shrink_to(std::span<const std::optional<Sint>> to) const {
-  WHIT_USER(to.size() == ndim(), Value, "[shrink_to] {} sizes for shape {}; expected {}", to.size(), shape().str(),
-            ndim());
+  WHIT_USER(to.size() == ndim(), Value, "[shrink_to] {} sizes for shape {}; expected {}", to.size(), shape(), ndim());
   std::vector<AxisPair> be;
   for (const auto& n : to) be.push_back(n ? AxisPair({0, *n}) : std::nullopt);
   return shrink(be);
@@ -195,7 +193,7 @@ Tensor Tensor::shrink_to(std::span<const std::optional<Sint>> to) const {
 // ---- padding
 
 Tensor Tensor::pad_axes(Pairs padding, const PadOptions& o) const {
-  WHIT_USER(padding.size() == ndim(), Value, "[pad] {} pairs for shape {}; expected {}", padding.size(), shape().str(),
+  WHIT_USER(padding.size() == ndim(), Value, "[pad] {} pairs for shape {}; expected {}", padding.size(), shape(),
             ndim());
   WHIT_USER(o.mode == "constant" || o.mode == "reflect" || o.mode == "replicate" || o.mode == "circular",
             NotImplemented, "[pad] mode '{}'; expected constant, reflect, replicate or circular", o.mode);
@@ -208,13 +206,13 @@ Tensor Tensor::pad_axes(Pairs padding, const PadOptions& o) const {
     WHIT_USER(
         !symbolic || none || (o.mode == "constant" && at_most(0, before) && at_most(0, after)), NotImplemented,
         "[pad] ({}, {}) of axis {} of shape {} by mode '{}'; only zeros or more by 'constant' go with symbolic sizes",
-        before.str(), after.str(), i, shape().str(), o.mode);
+        before, after, i, shape(), o.mode);
     const int64_t b = symbolic ? 0 : before.max(), a = symbolic ? 0 : after.max();
     for (const int64_t v : {b, a})
       WHIT_USER(-INT64_MAX / 4 < v && v < INT64_MAX / 4, Value, "[pad] {} is out of range for axis {} of shape {}", v,
-                i, shape().str());
+                i, shape());
     const int64_t n = shape()[i], begin = std::max<int64_t>(0, -b), end = n - std::max<int64_t>(0, -a);
-    WHIT_USER(begin <= end, Value, "[pad] ({}, {}) removes more than axis {} of shape {} has", b, a, i, shape().str());
+    WHIT_USER(begin <= end, Value, "[pad] ({}, {}) removes more than axis {} of shape {} has", b, a, i, shape());
     begin_end.push_back(begin);
     begin_end.push_back(end);
     before_after.push_back(std::max<int64_t>(0, b));
@@ -247,19 +245,18 @@ Tensor Tensor::pad_axes(Pairs padding, const PadOptions& o) const {
 
 Tensor Tensor::pad(const IntList& padding, const PadOptions& o) const {
   WHIT_USER(padding.size() % 2 == 0, Value, "[pad] {} numbers; expected begin and end of each axis", padding.size());
-  WHIT_USER(padding.size() / 2 <= ndim(), Value, "[pad] {} pairs for shape {}", padding.size() / 2, shape().str());
+  WHIT_USER(padding.size() / 2 <= ndim(), Value, "[pad] {} pairs for shape {}", padding.size() / 2, shape());
   std::vector<AxisPair> pairs(ndim());
   for (size_t i = 0; i < padding.size() / 2; ++i) pairs[ndim() - 1 - i] = {padding.at(2 * i), padding.at(2 * i + 1)};
   return pad_axes(pairs, o);
 }
 
 Tensor Tensor::pad_to(std::span<const std::optional<Sint>> to, double value) const {
-  WHIT_USER(to.size() == ndim(), Value, "[pad_to] {} sizes for shape {}; expected {}", to.size(), shape().str(),
-            ndim());
+  WHIT_USER(to.size() == ndim(), Value, "[pad_to] {} sizes for shape {}; expected {}", to.size(), shape(), ndim());
   std::vector<AxisPair> pairs;
   for (size_t i = 0; i < ndim(); ++i) {
     const Sint have = size_of(shape(), i), n = to[i].value_or(have);
-    WHIT_USER(at_most(have, n), Value, "[pad_to] axis {} of shape {} is larger than {}", i, shape().str(), n.str());
+    WHIT_USER(at_most(have, n), Value, "[pad_to] axis {} of shape {} is larger than {}", i, shape(), n);
     pairs.emplace_back(std::pair(Sint(0), minus(n, have)));
   }
   return pad_axes(pairs, {.value = value});
@@ -283,7 +280,7 @@ Tensor Tensor::squeeze(std::optional<int64_t> dim) const {
 Tensor Tensor::unsqueeze(int64_t dim) const {
   const int64_t n = static_cast<int64_t>(ndim()) + 1;
   WHIT_USER(-n <= dim && dim < n, Index, "[unsqueeze] axis {} is out of range for shape {}; valid axes are {}..{}", dim,
-            shape().str(), -n, n - 1);
+            shape(), -n, n - 1);
   Sints sizes = sizes_of(shape());
   sizes.insert(sizes.begin() + (dim < 0 ? dim + n : dim), 1);
   return reshape(sizes);
@@ -337,8 +334,7 @@ Tensor Tensor::stack(std::span<const Tensor> tensors, int64_t dim) {
   WHIT_USER(!tensors.empty(), Value, "[stack] no tensors are given; expected at least one");
   std::vector<Tensor> parts;
   for (const Tensor& t : tensors) {
-    WHIT_USER(t.shape() == tensors[0].shape(), Value, "[stack] shapes {} and {} differ", tensors[0].shape().str(),
-              t.shape().str());
+    WHIT_USER(t.shape() == tensors[0].shape(), Value, "[stack] shapes {} and {} differ", tensors[0].shape(), t.shape());
     parts.push_back(t.unsqueeze(dim));
   }
   const int64_t n = static_cast<int64_t>(parts[0].ndim());
@@ -354,12 +350,11 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
   Sint total = 0;
   bool equal_sizes = true;
   for (const Tensor& t : tensors) {
-    WHIT_USER(t.ndim() == first.ndim(), Assertion, "[cat] shapes {} and {} differ in rank", first.shape().str(),
-              t.shape().str());
+    WHIT_USER(t.ndim() == first.ndim(), Assertion, "[cat] shapes {} and {} differ in rank", first.shape(), t.shape());
     for (size_t i = 0; i < first.ndim(); ++i)
       WHIT_USER(i == axis || size_of(t.shape(), i) == size_of(first.shape(), i), Assertion,
-                "[cat] shapes {} and {} differ in axis {}, which is not the joined axis {}", first.shape().str(),
-                t.shape().str(), i, axis);
+                "[cat] shapes {} and {} differ in axis {}, which is not the joined axis {}", first.shape(), t.shape(),
+                i, axis);
     dt = least_upper_dtype(dt, t.dtype());
     total = plus(total, size_of(t.shape(), axis));
     equal_sizes &= t.shape()[axis] == first.shape()[axis] && !t.shape().symbol(axis);
@@ -380,13 +375,7 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
   const Shape shape = to_shape(sizes);
   if (equal_sizes) {
     // STACK makes a leading axis; it moves before the joined axis and melts into it.
-    const UOp s = UOp::make(Op::Stack, dt, values);
-    Dims order;
-    for (size_t i = 0; i < first.ndim(); ++i) {
-      if (i == axis) order.push_back(0);
-      order.push_back(static_cast<int64_t>(i) + 1);
-    }
-    return wrap(shaped(permuted(s, order), shape));
+    return wrap(shaped(permuted(UOp::make(Op::Stack, dt, values), moved_axis(first.ndim() + 1, 0, axis)), shape));
   }
   // Padded side by side; a mask of the position chooses, so that the sign of a zero and NaN stay.
   Dims lane(first.ndim(), 1);
@@ -420,7 +409,7 @@ std::vector<Tensor> Tensor::split(const IntList& sizes, int64_t dim) const {
       sum += s;
     }
     WHIT_USER(sum == n, Value, "[split] sizes {} sum to {}, axis {} of shape {} has {}", dims_str(sizes), sum, axis,
-              shape().str(), n);
+              shape(), n);
     parts = Dims(sizes.begin(), sizes.end());
   }
   std::vector<Tensor> out;
@@ -451,7 +440,7 @@ std::vector<Tensor> Tensor::meshgrid(std::span<const Tensor> tensors, std::strin
   dims.resize(n, 1);
   for (size_t i = 0; i < n; ++i) dims[place[i]] = tensors[i].numel();
   for (size_t i = 0; i < n; ++i) {
-    WHIT_USER(tensors[i].ndim() <= 1, Runtime, "[meshgrid] shape {}; expected one axis", tensors[i].shape().str());
+    WHIT_USER(tensors[i].ndim() <= 1, Runtime, "[meshgrid] shape {}; expected one axis", tensors[i].shape());
     Dims ones(n, 1);
     ones[place[i]] = tensors[i].numel();
     out.push_back(tensors[i].reshape(ones).expand(dims));
@@ -463,12 +452,12 @@ std::vector<Tensor> Tensor::meshgrid(std::span<const Tensor> tensors, std::strin
 
 Tensor Tensor::repeat(const IntList& repeats) const {
   WHIT_USER(repeats.size() >= ndim(), Value, "[repeat] {} repeats for shape {}; expected at least {}", repeats.size(),
-            shape().str(), ndim());
+            shape(), ndim());
   const size_t left = repeats.size() - ndim();
   Sints split_sizes, wide, joined;
   for (size_t i = 0; i < repeats.size(); ++i) {
     const Sint times_i = repeats.at(i), n = i < left ? Sint(1) : size_of(shape(), i - left);
-    WHIT_USER(times_i.min() >= 0, Value, "[repeat] negative repeat {}", times_i.str());
+    WHIT_USER(times_i.min() >= 0, Value, "[repeat] negative repeat {}", times_i);
     for (const Sint& one : {Sint(1), n}) split_sizes.push_back(one);
     for (const Sint& one : {times_i, n}) wide.push_back(one);
     joined.push_back(times(times_i, n));
@@ -518,7 +507,7 @@ Tensor Tensor::unfold(int64_t dim, int64_t size, int64_t step) const {
 // ---- diagonals
 
 Tensor Tensor::diag() const {
-  WHIT_USER(ndim() == 1, Value, "[diag] shape {}; expected one axis", shape().str());
+  WHIT_USER(ndim() == 1, Value, "[diag] shape {}; expected one axis", shape());
   const int64_t n = shape()[0];
   const Tensor zero = constant(0.0, dtype());
   return eye(n, {}, DType::Bool).where(unsqueeze(1).expand({n, n}), zero);
@@ -556,7 +545,7 @@ Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
 
 namespace {
 Tensor triangle(const char* op, const Tensor& x, int64_t diagonal, bool upper) {
-  WHIT_USER(x.ndim() >= 2, Runtime, "[{}] shape {}; expected at least two axes", op, x.shape().str());
+  WHIT_USER(x.ndim() >= 2, Runtime, "[{}] shape {}; expected at least two axes", op, x.shape());
   const int64_t r = x.shape()[x.ndim() - 2], c = x.shape()[x.ndim() - 1];
   if (x.numel() == 0) return x;
   const Tensor row = Tensor::arange(0, r, 1).unsqueeze(1), col = Tensor::arange(0, c, 1).unsqueeze(0);

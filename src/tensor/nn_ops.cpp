@@ -34,8 +34,8 @@ Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor&
 
 Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const AttentionOptions& o) const {
   WHIT_USER(ndim() >= 2 && key.ndim() >= 2 && value.ndim() >= 2, Value,
-            "[scaled_dot_product_attention] query {}, key {}, value {}; expected at least two axes", shape().str(),
-            key.shape().str(), value.shape().str());
+            "[scaled_dot_product_attention] query {}, key {}, value {}; expected at least two axes", shape(),
+            key.shape(), value.shape());
   WHIT_USER(!o.is_causal || !o.attn_mask, Runtime,
             "[scaled_dot_product_attention] is_causal and a mask are both given");
   Tensor k = key, v = value;
@@ -73,6 +73,19 @@ Tensor reduce_loss(const char* op, const Tensor& x, std::string_view reduction) 
 }
 }  // namespace detail
 
+namespace {
+// The logarithms of the probabilities of labels along an axis, mixed with their mean over all classes.
+Tensor label_scores(const Tensor& log_probs, const Tensor& y, int64_t axis, double smoothing) {
+  const Tensor labels = is_float(y.dtype()) || y.dtype() == DType::Bool ? y.cast(default_int()) : y;
+  const Tensor hit = one_hot_along(labels.unsqueeze(axis), log_probs.size(axis), axis);
+  const Tensor chosen = hit.where(log_probs, 0.0).sum(axis);
+  return smoothing == 0 ? chosen : chosen * (1 - smoothing) + log_probs.mean(axis) * smoothing;
+}
+void check_smoothing(const char* op, double smoothing) {
+  WHIT_USER(0 <= smoothing && smoothing <= 1, Assertion, "[{}] label_smoothing {}; expected 0..1", op, smoothing);
+}
+}  // namespace
+
 Tensor Tensor::binary_crossentropy(const Tensor& y, std::string_view reduction) const {
   const Tensor loss = (y * log()).neg() - (Tensor(1) - y) * (Tensor(1) - *this).log();
   return reduce_loss("binary_crossentropy", loss, reduction);
@@ -87,51 +100,38 @@ Tensor Tensor::binary_crossentropy_logits(const Tensor& y, std::string_view redu
 Tensor Tensor::sparse_categorical_crossentropy(const Tensor& y, int64_t ignore_index, double label_smoothing,
                                                std::string_view reduction) const {
   constexpr const char* op = "sparse_categorical_crossentropy";
-  WHIT_USER(0 <= label_smoothing && label_smoothing <= 1, Assertion, "[{}] label_smoothing {}; expected 0..1", op,
-            label_smoothing);
+  check_smoothing(op, label_smoothing);
   check_reduction(op, reduction);
-  WHIT_USER(ndim() == y.ndim() + 1, Runtime, "[{}] logits {} and labels {}: expected one label a row", op,
-            shape().str(), y.shape().str());
+  WHIT_USER(ndim() == y.ndim() + 1, Runtime, "[{}] logits {} and labels {}: expected one label a row", op, shape(),
+            y.shape());
   for (size_t i = 0; i < y.ndim(); ++i)
-    WHIT_USER(shape()[i] == y.shape()[i], Runtime, "[{}] logits {} and labels {} differ in axis {}", op, shape().str(),
-              y.shape().str(), i);
-  const Tensor log_probs = log_softmax();
-  const Tensor labels = y.cast(y.dtype() == DType::Bool || is_float(y.dtype()) ? default_int() : y.dtype());
-  const int64_t last = static_cast<int64_t>(ndim()) - 1;
-  const Tensor hit = one_hot_along(labels.unsqueeze(last), shape().back(), last);
-  Tensor loss = hit.where(log_probs, 0.0).sum(-1);
-  if (label_smoothing != 0) loss = loss * (1 - label_smoothing) + log_probs.mean(-1) * label_smoothing;
-  loss = loss.neg();
+    WHIT_USER(shape()[i] == y.shape()[i], Runtime, "[{}] logits {} and labels {} differ in axis {}", op, shape(),
+              y.shape(), i);
+  Tensor loss = label_scores(log_softmax(), y, static_cast<int64_t>(ndim()) - 1, label_smoothing).neg();
   if (ignore_index == -1) return reduce_loss(op, loss, reduction);
-  const Tensor counts = labels.ne(ignore_index);
+  const Tensor counts = y.ne(ignore_index);
   loss = counts.where(loss, 0.0);
   return reduction == "mean" ? loss.sum() / counts.sum().cast(loss.dtype()) : reduce_loss(op, loss, reduction);
 }
 
 Tensor Tensor::cross_entropy(const Tensor& y, std::string_view reduction, double label_smoothing) const {
   constexpr const char* op = "cross_entropy";
-  WHIT_USER(0 <= label_smoothing && label_smoothing <= 1, Assertion, "[{}] label_smoothing {}; expected 0..1", op,
-            label_smoothing);
+  check_smoothing(op, label_smoothing);
   check_reduction(op, reduction);
   WHIT_USER(ndim() > 0, Runtime, "[{}] logits without axes", op);
   const int64_t axis = ndim() == 1 ? 0 : 1;
-  const int64_t classes = shape()[static_cast<size_t>(axis)];
   const Tensor log_probs = log_softmax(axis);
   if (y.ndim() == ndim()) {
-    WHIT_USER(y.shape() == shape(), Runtime, "[{}] logits {} and probabilities {} differ", op, shape().str(),
-              y.shape().str());
-    const Tensor p = y * (1 - label_smoothing) + label_smoothing / static_cast<double>(classes);
+    WHIT_USER(y.shape() == shape(), Runtime, "[{}] logits {} and probabilities {} differ", op, shape(), y.shape());
+    const Tensor p = y * (1 - label_smoothing) + label_smoothing / static_cast<double>(size(axis));
     return reduce_loss(op, (log_probs * p).sum(axis).neg(), reduction);
   }
   Dims want;
   for (size_t i = 0; i < ndim(); ++i)
     if (static_cast<int64_t>(i) != axis) want.push_back(shape()[i]);
-  WHIT_USER(y.shape() == Shape(want), Runtime, "[{}] logits {} and labels {}: expected labels {}", op, shape().str(),
-            y.shape().str(), dims_str(want));
-  const Tensor labels = is_float(y.dtype()) || y.dtype() == DType::Bool ? y.cast(default_int()) : y;
-  Tensor loss = one_hot_along(labels.unsqueeze(axis), classes, axis).where(log_probs, 0.0).sum(axis);
-  if (label_smoothing != 0) loss = loss * (1 - label_smoothing) + log_probs.mean(axis) * label_smoothing;
-  return reduce_loss(op, loss.neg(), reduction);
+  WHIT_USER(y.shape() == Shape(want), Runtime, "[{}] logits {} and labels {}: expected labels {}", op, shape(),
+            y.shape(), dims_str(want));
+  return reduce_loss(op, label_scores(log_probs, y, axis, label_smoothing).neg(), reduction);
 }
 
 Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int64_t> ignore_index,
@@ -139,8 +139,7 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int
   constexpr const char* op = "nll_loss";
   check_reduction(op, reduction);
   const int64_t axis = ndim() == 1 ? 0 : 1;
-  WHIT_USER(y.ndim() + 1 == ndim(), Runtime, "[{}] log probabilities {} and labels {}", op, shape().str(),
-            y.shape().str());
+  WHIT_USER(y.ndim() + 1 == ndim(), Runtime, "[{}] log probabilities {} and labels {}", op, shape(), y.shape());
   const int64_t classes = size(axis);
   const Tensor hit = one_hot_along(y.unsqueeze(axis), classes, axis);
   Tensor w = constant(1.0, dtype()).expand(y.shape());
@@ -160,7 +159,7 @@ Tensor Tensor::interpolate(const IntList& size, std::string_view mode, bool alig
   WHIT_USER(mode == "linear" || mode == "nearest" || mode == "nearest-exact", Assertion,
             "[interpolate] mode '{}'; expected 'linear', 'nearest' or 'nearest-exact'", mode);
   WHIT_USER(size.size() <= ndim() && !size.empty(), Assertion, "[interpolate] {} sizes for shape {}; expected 1..{}",
-            size.size(), shape().str(), ndim());
+            size.size(), shape(), ndim());
   WHIT_USER(mode == "linear" || !align_corners, Assertion, "[interpolate] align_corners is for mode 'linear' only");
   Tensor x = *this;
   for (size_t i = 0; i < size.size(); ++i) {

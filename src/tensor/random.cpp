@@ -61,7 +61,7 @@ int64_t fan_in(const IntList& shape) {
 }
 
 void check_float(const char* op, DType dt) {
-  WHIT_USER(is_float(dt) && !is_weak(dt), Value, "[{}] {}; expected a float dtype", op, name(dt));
+  WHIT_USER(is_float(dt) && !is_weak(dt), Value, "[{}] {}; expected a float dtype", op, dt);
 }
 
 // num random words: threefry of (counter + i, counter + i + half) under the key.
@@ -161,8 +161,8 @@ Tensor Tensor::rand(const IntList& shape, const TensorOptions& o) {
   const int64_t num = (n * n_bytes(dt) + 3) / 4;
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
-  const auto n_used = static_cast<size_t>(
-      std::count_if(s.of_device.begin(), s.of_device.end(), [](const auto& d) { return d.second.is_used; }));
+  const auto n_used =
+      static_cast<size_t>(std::ranges::count_if(s.of_device, [](const auto& d) { return d.second.is_used; }));
   Stream& stream = s.of_device[dev];
   if (!stream.is_used && (!stream.key.defined() || stream.number != n_used)) start(stream, dev, n_used, s.seed);
   stream.is_used = true;
@@ -192,7 +192,7 @@ Tensor Tensor::uniform(const IntList& shape, double low, double high, const Tens
 
 Tensor Tensor::randint(const IntList& shape, const RandintOptions& o) {
   const DType dt = o.dtype.value_or(DType::Int32);
-  WHIT_USER(is_int(dt), Type, "[randint] {}; expected an integer dtype", name(dt));
+  WHIT_USER(is_int(dt), Type, "[randint] {}; expected an integer dtype", dt);
   WHIT_USER(o.low < o.high, Value, "[randint] low {} and high {}; expected low < high", o.low, o.high);
   const double span = static_cast<double>(o.high) - static_cast<double>(o.low);
   // Rounding may reach the upper end; it belongs to the last value.
@@ -234,7 +234,7 @@ Tensor Tensor::randn_like(const TensorOptions& o) const {
 }
 
 Tensor Tensor::multinomial(int64_t num_samples, bool replacement) const {
-  WHIT_USER(ndim() == 1 || ndim() == 2, Assertion, "[multinomial] shape {}; expected one or two axes", shape().str());
+  WHIT_USER(ndim() == 1 || ndim() == 2, Assertion, "[multinomial] shape {}; expected one or two axes", shape());
   WHIT_USER(num_samples > 0, Assertion, "[multinomial] {} samples; expected a positive number", num_samples);
   const Tensor w = ndim() == 1 ? unsqueeze(0) : *this;
   const int64_t rows = w.shape()[0], n = w.shape()[1];

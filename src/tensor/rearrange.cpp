@@ -69,7 +69,7 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
     for (const std::string& name : g.names) n_dots += name == "...";
   WHIT_USER(n_dots <= 1, Assertion, "[rearrange] more than one ellipsis in '{}'", formula);
   WHIT_USER(n_dots ? left.size() - 1 <= ndim() : left.size() == ndim(), Assertion,
-            "[rearrange] '{}' has {} axes on the left, shape {} has {}", formula, left.size() - n_dots, shape().str(),
+            "[rearrange] '{}' has {} axes on the left, shape {} has {}", formula, left.size() - n_dots, shape(),
             ndim());
   const size_t n_rest = ndim() + n_dots - left.size();
   // The ellipsis becomes names that no formula can hold.
@@ -94,7 +94,7 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
   };
   if (n_dots) {
     for (const Group& g : left)
-      WHIT_USER(!g.joined || std::find(g.names.begin(), g.names.end(), "...") == g.names.end(), Assertion,
+      WHIT_USER(!g.joined || std::ranges::find(g.names, "...") == g.names.end(), Assertion,
                 "[rearrange] an ellipsis inside parentheses on the left of '{}'", formula);
     spread_dots(left);
     spread_dots(right);

@@ -266,9 +266,7 @@ Tensor put(const Tensor& place, const Tensor& values) {
   const Tensor at = (place.cast(dt) + Tensor::arange(0, rows, 1, dt).unsqueeze(1) * n).flatten();
   const Tensor none = wrap(broadcast_scalar(constant(values.dtype(), 0), Dims{rows * n}));
   const Tensor flat = values.expand({rows, n}).flatten();
-  return wrap(UOp::make(Op::Scatter, values.dtype(), {none.uop(), at.uop(), flat.uop()}, Arg("set")))
-      .reshape({rows, n})
-      .contiguous();
+  return wrap(scatter(none.uop(), at.uop(), flat.uop(), "set")).reshape({rows, n}).contiguous();
 }
 
 // Which element comes to each place of a row: equal ones keep their order, NaN comes last.
@@ -324,7 +322,7 @@ std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int64_t dim, bool largest, boo
   WHIT_USER(sorted, NotImplemented, "[topk] sorted=False; only sorted results exist");
   const int64_t a = resolve_axis("topk", dim, shape());
   const int64_t n = ndim() ? shape()[static_cast<size_t>(a)] : 1;
-  WHIT_USER(0 <= k && k <= n, Value, "[topk] k is {}, axis {} of shape {} has {}", k, a, shape().str(), n);
+  WHIT_USER(0 <= k && k <= n, Value, "[topk] k is {}, axis {} of shape {} has {}", k, a, shape(), n);
   const auto [v, i] = sort(dim, !largest ? false : true);
   if (ndim() == 0) return {v, i};
   return {v.split({k, n - k}, a)[0], i.split({k, n - k}, a)[0]};

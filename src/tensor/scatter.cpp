@@ -11,12 +11,12 @@ using namespace detail;
 namespace {
 
 void check_index(const char* op, const Tensor& self, const Tensor& index, size_t axis) {
-  WHIT_USER(is_int(index.dtype()), Runtime, "[{}] index of {}; expected integers", op, name(index.dtype()));
-  WHIT_USER(index.ndim() == self.ndim(), Runtime, "[{}] index {} and tensor {} differ in rank", op, index.shape().str(),
-            self.shape().str());
+  WHIT_USER(is_int(index.dtype()), Runtime, "[{}] index of {}; expected integers", op, index.dtype());
+  WHIT_USER(index.ndim() == self.ndim(), Runtime, "[{}] index {} and tensor {} differ in rank", op, index.shape(),
+            self.shape());
   for (size_t i = 0; i < self.ndim(); ++i)
     WHIT_USER(i == axis || index.shape()[i] <= self.shape()[i], Assertion,
-              "[{}] index {} is larger than tensor {} in axis {}", op, index.shape().str(), self.shape().str(), i);
+              "[{}] index {} is larger than tensor {} in axis {}", op, index.shape(), self.shape(), i);
 }
 
 // The position in self.flatten() of every element that an index names; -1 outside.
@@ -52,15 +52,13 @@ Sources sources_of(const char* op, const Tensor& self, int64_t dim, const Tensor
   const auto axis = must_have_axis(op, dim, self.shape());
   check_index(op, self, index, axis);
   const Tensor s = src.ndim() == 0 ? src.cast(self.dtype()).expand(index.shape()) : src;
-  WHIT_USER(s.dtype() == self.dtype(), Runtime, "[{}] src is {}, the tensor {}", op, name(s.dtype()),
-            name(self.dtype()));
-  WHIT_USER(s.ndim() == self.ndim(), Runtime, "[{}] src {} and tensor {} differ in rank", op, s.shape().str(),
-            self.shape().str());
+  WHIT_USER(s.dtype() == self.dtype(), Runtime, "[{}] src is {}, the tensor {}", op, s.dtype(), self.dtype());
+  WHIT_USER(s.ndim() == self.ndim(), Runtime, "[{}] src {} and tensor {} differ in rank", op, s.shape(), self.shape());
   if (index.numel() == 0 || self.numel() == 0) return {};
   std::vector<std::optional<Sint>> part(index.shape().begin(), index.shape().end());
   for (size_t i = 0; i < self.ndim(); ++i)
-    WHIT_USER(index.shape()[i] <= s.shape()[i], Assertion, "[{}] index {} is larger than src {}", op,
-              index.shape().str(), s.shape().str());
+    WHIT_USER(index.shape()[i] <= s.shape()[i], Assertion, "[{}] index {} is larger than src {}", op, index.shape(),
+              s.shape());
   return {flat_positions(self, index, axis).flatten(), s.shrink_to(part).flatten()};
 }
 
@@ -84,7 +82,7 @@ Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
   if (numel() == 0) return wrap(broadcast_scalar(whit::constant(dtype(), 0), index.shape()));
   if (ndim() == 0) return *this;
   const Tensor at = flat_positions(*this, index, axis);
-  return wrap(UOp::make(Op::Gather, dtype(), {flatten().uop(), at.uop()}));
+  return wrap(whit::gather(flatten().uop(), at.uop()));
 }
 
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce) const {
@@ -96,7 +94,7 @@ Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, cons
   if (reduce == "multiply") return scatter_reduce(dim, index, src.cast(dtype()), "prod", true);
   const auto [at, values] = sources_of("scatter", *this, dim, index, src);
   if (!at.defined()) return *this;
-  return wrap(UOp::make(Op::Scatter, dtype(), {flatten().uop(), at.uop(), values.uop()}, Arg("set"))).reshape(shape());
+  return wrap(whit::scatter(flatten().uop(), at.uop(), values.uop(), "set")).reshape(shape());
 }
 
 Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
@@ -109,7 +107,7 @@ Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& sr
   const Tensor self = flatten();
   const int64_t n = numel(), m = at.numel();
   auto counted = [&](const Tensor& base, const Tensor& what) {
-    return wrap(UOp::make(Op::Scatter, base.dtype(), {base.uop(), at.uop(), what.uop()}, Arg("add")));
+    return wrap(whit::scatter(base.uop(), at.uop(), what.uop(), "add"));
   };
   const Tensor count = counted(wrap(broadcast_scalar(whit::constant(DType::Int32, 0), Dims{n})),
                                wrap(broadcast_scalar(whit::constant(DType::Int32, 1), Dims{m})));
@@ -135,7 +133,7 @@ Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& sr
 }
 
 Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, const Tensor& fill_value) const {
-  WHIT_USER(mask.dtype() == DType::Bool, Runtime, "[masked_select] the mask is {}; expected bool", name(mask.dtype()));
+  WHIT_USER(mask.dtype() == DType::Bool, Runtime, "[masked_select] the mask is {}; expected bool", mask.dtype());
   const Shape dims = broadcast_shapes("masked_select", {&shape(), &mask.shape()});
   const Tensor m = broadcast_to("masked_select", mask, dims).flatten(),
                x = broadcast_to("masked_select", *this, dims).flatten();
@@ -144,7 +142,7 @@ Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, co
   // The k-th chosen element goes to place k; the others nowhere.
   const Tensor place = m.where(m.cumsum(0) - 1, -1).cast(DType::Int32).contiguous();
   const Tensor base = full({n}, fill_value, {.dtype = dtype(), .buffer = false});
-  return wrap(UOp::make(Op::Scatter, dtype(), {base.uop(), place.uop(), x.uop()}, Arg("set")));
+  return wrap(whit::scatter(base.uop(), place.uop(), x.uop(), "set"));
 }
 
 Tensor Tensor::nonzero(std::optional<int64_t> size, const Tensor& fill_value) const {

@@ -129,7 +129,7 @@ const Tensor& must_be_defined(const char* op, const Tensor& x) {
 }
 
 UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device) {
-  WHIT_USER(!is_weak(dtype), Runtime, "[storage] {} has no width, so it cannot be stored", name(dtype));
+  WHIT_USER(!is_weak(dtype), Runtime, "[storage] {} has no width, so it cannot be stored", dtype);
   UOp b = buffer(dtype, n_elems, device);
   for (const UOp& part : buffer_parts(b)) engine::buffer_of(part);
   return b;
@@ -235,7 +235,7 @@ bool Tensor::is_realized() const { return impl_->storage && impl_->storage->stat
 std::string Tensor::repr() const {
   if (!defined()) return "<Tensor undefined>";
   const std::string dev = device().value_or("None");
-  return fmt::format("<Tensor <UOp {} {} dtypes.{}> on {} with grad {}>", dev, shape().str(), info(dtype()).alias, dev,
+  return fmt::format("<Tensor <UOp {} {} dtypes.{}> on {} with grad {}>", dev, shape(), info(dtype()).alias, dev,
                      impl_->grad.defined() ? impl_->grad.repr() : "None");
 }
 
@@ -258,7 +258,7 @@ void Tensor::realize_all(std::span<const Tensor> tensors) {
   for (size_t k = 0; k < done.size(); ++k) {
     const UOp base(engine::memory_of(done[k].node()));
     WHIT_CHECK(base.op() == Op::Buffer && done[k].shape() == roots[k].shape(), "realize gave {} of {} for {}",
-               name(base.op()), done[k].shape().str(), roots[k].shape().str());
+               base.op(), done[k].shape(), roots[k].shape());
     Impl& i = *owners[k];
     if (i.storage) {
       i.storage->settle(base);
@@ -285,8 +285,7 @@ std::vector<std::byte> Tensor::bytes() const {
 }
 
 void Tensor::copy_to(void* host, size_t n) const {
-  WHIT_USER(!shape().is_symbolic(), Assertion, "[data] shape {} is symbolic; shrink it to numbers first",
-            shape().str());
+  WHIT_USER(!shape().is_symbolic(), Assertion, "[data] shape {} is symbolic; shrink it to numbers first", shape());
   const Tensor t = readable(*this);
   const size_t elem = static_cast<size_t>(n_bytes(t.dtype())), want = static_cast<size_t>(t.numel()) * elem;
   WHIT_USER(n == want, Value, "[copy_to] the destination has {} bytes; expected {}", n, want);
@@ -307,7 +306,7 @@ void Tensor::copy_to(void* host, size_t n) const {
     value = run_values(std::span<const UOp>(&root, 1))[0];
     while (value.op() == Op::Reshape) value = value.src(0);
   }
-  WHIT_CHECK(value.op() == Op::Buffer, "a read gave {}", name(value.op()));
+  WHIT_CHECK(value.op() == Op::Buffer, "a read gave {}", value.op());
   const std::shared_ptr<void> memory = payload(value);
   WHIT_CHECK(memory, "a buffer without memory was read");
   static_cast<Buffer*>(memory.get())->copyout(host, static_cast<int64_t>(n));
@@ -316,7 +315,7 @@ void Tensor::copy_to(void* host, size_t n) const {
 namespace {
 DType strong_of(const Tensor& x) { return strong_dtype(x.dtype(), default_int(), default_float()); }
 Scalar only_element(const Tensor& x) {
-  WHIT_USER(x.numel() == 1, Assertion, "[item] the tensor has shape {}; expected exactly one element", x.shape().str());
+  WHIT_USER(x.numel() == 1, Assertion, "[item] the tensor has shape {}; expected exactly one element", x.shape());
   return read_element(strong_of(x), x.bytes().data(), 0);
 }
 }  // namespace
@@ -385,8 +384,7 @@ Tensor& Tensor::assign(const Tensor& x) {
             "[assign] the value is cut along axis {}, the target along axis {}", v.arg().int_at(0),
             now.arg().int_at(0));
   if (is_weak(v.dtype()) && least_upper_dtype(v.dtype(), dtype()) == dtype()) v = cast_value(v, dtype());
-  WHIT_USER(v.dtype() == dtype(), Runtime, "[assign] the value is {}, the target is {}", name(v.dtype()),
-            name(dtype()));
+  WHIT_USER(v.dtype() == dtype(), Runtime, "[assign] the value is {}, the target is {}", v.dtype(), dtype());
   const auto dev = device();
   WHIT_USER(!v->device || !dev || *dev == device_of(v), Runtime, "[assign] the value is on {}, the target is on {}",
             device_of(v), *dev);
@@ -396,7 +394,7 @@ Tensor& Tensor::assign(const Tensor& x) {
       const Sint have = size_of(v.shape(), v.shape().size() - 1 - i);
       fits = have == Sint(1) || have == size_of(shape(), ndim() - 1 - i);
     }
-    WHIT_USER(fits, Value, "[assign] a value of shape {} does not broadcast to {}", v.shape().str(), shape().str());
+    WHIT_USER(fits, Value, "[assign] a value of shape {} does not broadcast to {}", v.shape(), shape());
     v = broadcast_to(v, shape());
   }
   if (numel() == 0) return *this;
@@ -413,8 +411,7 @@ Tensor& Tensor::assign(const Tensor& x) {
 }
 
 Tensor& Tensor::replace(const Tensor& x) {
-  WHIT_USER(shape() == x.shape(), Assertion, "[replace] the value has shape {}, the target {}", x.shape().str(),
-            shape().str());
+  WHIT_USER(shape() == x.shape(), Assertion, "[replace] the value has shape {}, the target {}", x.shape(), shape());
   const auto& other = must_be_defined("replace", x).impl_;
   const UOp value = other->value;  // x may be this
   impl_->storage = other->storage;
@@ -476,7 +473,7 @@ Tensor Tensor::shard(std::span<const std::string> devices, std::optional<int64_t
   if (axis) {
     const int64_t a = resolve_axis("shard", *axis, shape()), n = static_cast<int64_t>(devices.size());
     WHIT_USER(ndim() > 0 && shape()[static_cast<size_t>(a)] % n == 0, Runtime,
-              "[shard] axis {} of shape {} does not divide by {} devices", *axis, shape().str(), n);
+              "[shard] axis {} of shape {} does not divide by {} devices", *axis, shape(), n);
     value = unshard(whit::shard(value, a, n), a, n);
   }
   return moved(value, impl_->grad.defined() ? impl_->grad.shard(devices, axis) : Tensor());

@@ -3,7 +3,6 @@
 #include "whit/transform.h"
 
 #include "rules/batch.h"
-#include "rules/gradient.h"
 #include "tensor/impl.h"
 
 namespace whit {
@@ -67,7 +66,7 @@ std::vector<UOp> float_values(const char* op, std::span<const Tensor> tensors) {
   std::vector<UOp> out;
   for (const Tensor& t : tensors) {
     WHIT_USER(must_be_defined(op, t).is_floating_point(), Runtime, "[{}] an argument is {}; expected a float dtype", op,
-              name(t.dtype()));
+              t.dtype());
     out.push_back(is_weak(t.dtype()) ? cast_value(t.uop(), default_float()) : t.uop());
   }
   return out;
@@ -80,7 +79,7 @@ std::vector<UOp> values_for(const char* op, const char* what, std::span<const Te
   std::vector<UOp> out;
   for (size_t i = 0; i < likes.size(); ++i) {
     WHIT_USER(must_be_defined(op, given[i]).shape() == likes[i].shape(), Value, "[{}] {} {} has shape {}; expected {}",
-              op, what, i, given[i].shape().str(), likes[i].shape().str());
+              op, what, i, given[i].shape(), likes[i].shape());
     out.push_back(cast_value(given[i].uop(), likes[i].dtype()));
   }
   return out;
@@ -95,19 +94,10 @@ struct TraceAt : Trace {
 
   TraceAt(const char* op, const TensorFn& fn, const std::vector<UOp>& at) : Trace(fn, tracers_like(at)), x(at) {
     for (const UOp& y : outputs)
-      WHIT_USER(is_float(y.dtype()), Runtime, "[{}] a result is {}; expected a float dtype", op, name(y.dtype()));
+      WHIT_USER(is_float(y.dtype()), Runtime, "[{}] a result is {}; expected a float dtype", op, y.dtype());
     for (size_t i = 0; i < x.size(); ++i) replace_tracer(map, inputs[i], x[i]);
   }
 };
-
-// The order that takes axis `from` of `rank` axes to place `to`.
-Dims moved_axis(size_t rank, int64_t from, int64_t to) {
-  Dims order;
-  for (int64_t a = 0; a < static_cast<int64_t>(rank); ++a)
-    if (a != from) order.push_back(a);
-  order.insert(order.begin() + to, from);
-  return order;
-}
 
 // A tracer replaced by the unit vectors of its elements: (numel, shape...).
 Replacements basis_of(const UOp& x) {
@@ -143,7 +133,7 @@ std::vector<Tensor> vmap(const TensorFn& fn, std::span<const Tensor> inputs, con
     const int64_t a = resolve_axis("vmap", *axis, x.shape());
     const int64_t size = x.shape()[static_cast<size_t>(a)];
     WHIT_USER(!n || *n == size, Value, "[vmap] argument {} has {} examples on axis {} of shape {}; others have {}", i,
-              size, a, x.shape().str(), *n);
+              size, a, x.shape(), *n);
     n = size;
     const UOp front = permuted(x, moved_axis(x.shape().size(), a, 0));
     tracers.push_back(tracer(x.dtype(), std::span<const int64_t>(front.shape()).subspan(1), device_of(x)));
@@ -179,7 +169,7 @@ TensorFn grad(TensorFn fn) {
   return [fn = std::move(fn)](std::span<const Tensor> inputs) {
     const Vjp v = vjp([&](std::span<const Tensor> args) { return std::vector<Tensor>{fn(args).at(0)}; }, inputs);
     WHIT_USER(v.outputs[0].ndim() == 0, Assertion, "[grad] the result has shape {}; expected a scalar",
-              v.outputs[0].shape().str());
+              v.outputs[0].shape());
     return v.pullback(std::vector<Tensor>{Tensor::constant(1.0, v.outputs[0].dtype())});
   };
 }
@@ -202,7 +192,7 @@ std::vector<std::vector<Tensor>> jacobian(const TensorFn& fn, std::span<const Te
       const UOp seed = tracer(x[i]);
       const std::vector<UOp> columns =
           batched(push({trace.inputs[i]}, {y}, {seed}), basis_of(seed), iota(x[i].shape().numel()), trace.first);
-      row.push_back(permuted(columns[0], moved_axis(y.shape().size() + 1, 0, static_cast<int64_t>(y.shape().size()))));
+      row.push_back(permuted(columns[0], moved_axis(y.shape().size() + 1, 0, y.shape().size())));
     }
     for (size_t i = 0; i < row.size(); ++i) {
       Dims dims(y.shape().begin(), y.shape().end());

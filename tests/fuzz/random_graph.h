@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "interpret_tensor.h"
 #include "ir/build.h"
-#include "ir/interpret.h"
 
 namespace whit::fuzz {
 

@@ -5,6 +5,7 @@
 // differences, computed by the reference evaluator in float64.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -15,7 +16,7 @@
 
 #include "base/flags.h"
 #include "base/log.h"
-#include "ir/interpret.h"
+#include "interpret_tensor.h"
 #include "ops/catalogue.h"
 #include "runtime/buffer.h"
 #include "runtime/counters.h"

@@ -4,7 +4,7 @@
 
 #include "base/flags.h"
 #include "engine/realize.h"
-#include "ir/interpret.h"
+#include "interpret_tensor.h"
 #include "ir/text.h"
 #include "rules/instance.h"
 #include "rules/prove.h"

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "ir/interpret.h"
+#include "interpret_tensor.h"
 #include "ir/text.h"
 #include "rules/instance.h"
 #include "rules/rules.h"

@@ -9,7 +9,7 @@
 #include <numbers>
 #include <unordered_set>
 
-#include "ir/interpret.h"
+#include "interpret_tensor.h"
 #include "ir/text.h"
 #include "rules/decompose_tables.h"
 #include "rules/instance.h"

@@ -7,8 +7,8 @@
 #include "base/flags.h"
 #include "engine/buffers.h"
 #include "engine/realize.h"
+#include "interpret_tensor.h"
 #include "ir/build.h"
-#include "ir/interpret.h"
 
 namespace whit::test {
 
@@ -27,10 +27,6 @@ inline UOp contiguous(const UOp& x) { return UOp::make(Op::Contiguous, x.dtype()
 inline UOp exp2(const UOp& x) { return alu(Op::Exp2, {x}); }
 inline UOp after(const UOp& x, const UOp& view, const UOp& value) {
   return UOp::make(Op::After, x.dtype(), {x, store(view, value)});
-}
-inline UOp gather(const UOp& x, const UOp& at) { return UOp::make(Op::Gather, x.dtype(), {x, at}); }
-inline UOp scatter(const UOp& base, const UOp& at, const UOp& v, const char* how) {
-  return UOp::make(Op::Scatter, base.dtype(), {base, at, v}, how);
 }
 inline UOp lanes(int64_t n, DType dt = DType::Int32) { return UOp::make(Op::Lanes, dt, {}, n); }
 

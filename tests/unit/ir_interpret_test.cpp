@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "interpret_tensor.h"
 #include "ir/build.h"
-#include "ir/interpret.h"
 #include "ir/text.h"
 
 using namespace whit;

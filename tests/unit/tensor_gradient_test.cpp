@@ -1,8 +1,8 @@
 // Gradients against finite differences in float64 by the reference evaluator.
 #include <functional>
 
+#include "interpret_tensor.h"
 #include "ir/build.h"
-#include "ir/interpret.h"
 #include "rules/gradient.h"
 #include "tensor_checks.h"
 

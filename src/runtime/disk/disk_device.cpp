@@ -24,14 +24,14 @@ class DiskAllocator : public Allocator {
     struct stat info;
     if (fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
       ::close(fd_);
-      raise(ErrorKind::Io, fmt::format("[disk] {}: it is no regular file", path_));
+      raise(ErrorKind::Io, "[disk] {}: it is no regular file", path_);
     }
     n_bytes_ = info.st_size;
     // Handles are addresses in this range. It is readable, so host_pointer() costs nothing.
     if (n_bytes_ > 0) range_ = mmap(nullptr, static_cast<size_t>(n_bytes_), PROT_READ, MAP_PRIVATE, fd_, 0);
     if (range_ == MAP_FAILED) {
       ::close(fd_);
-      raise(ErrorKind::Io, fmt::format("[disk] {}: {}", path_, std::strerror(errno)));
+      raise(ErrorKind::Io, "[disk] {}: {}", path_, std::strerror(errno));
     }
   }
   ~DiskAllocator() override {
@@ -39,9 +39,7 @@ class DiskAllocator : public Allocator {
     ::close(fd_);
   }
 
-  void copyin(void*, const void*, int64_t) override {
-    raise(ErrorKind::Io, fmt::format("[disk] {}: files are read only", path_));
-  }
+  void copyin(void*, const void*, int64_t) override { raise(ErrorKind::Io, "[disk] {}: files are read only", path_); }
   void copyout(void* to_host, void* from, int64_t n_bytes) override {
     char* to = static_cast<char*>(to_host);
     int64_t at = static_cast<char*>(from) - static_cast<char*>(range_);

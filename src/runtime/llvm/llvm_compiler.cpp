@@ -127,7 +127,7 @@ TargetSpec make_spec(const std::string& arch) {
     // The name alone lies where a hypervisor or the system hides features.
     for (const auto& feature : llvm::sys::getHostCPUFeatures())
       features.push_back((feature.second ? "+" : "-") + feature.first().str());
-    std::sort(features.begin(), features.end());
+    std::ranges::sort(features);
   } else {
     spec.cpu = parsed.cpu;
   }
@@ -252,10 +252,8 @@ class LlvmCompiler : public Compiler {
     for (const std::string& feature : split(spec_.features, ',')) {
       if (feature.empty()) continue;
       const std::string plain = feature.substr(1);
-      if (std::find(known.begin(), known.end(), plain) != known.end()) continue;
-      const std::string meant = closest_name(plain, known);
-      raise(ErrorKind::Device, fmt::format("[llvm] unknown feature '{}' of {}{}", plain, spec_.triple,
-                                           meant.empty() ? "" : "; did you mean '" + meant + "'?"));
+      WHIT_USER(std::ranges::find(known, plain) != known.end(), Device, "[llvm] unknown feature '{}' of {}{}", plain,
+                spec_.triple, did_you_mean(plain, known));
     }
     const std::unique_ptr<llvm::TargetMachine> machine = make_machine(spec_, llvm::CodeGenOptLevel::Default);
     wide_ = machine->getTargetTriple().isX86() && machine->getMCSubtargetInfo()->checkFeatures("+avx512f");

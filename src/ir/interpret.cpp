@@ -1,11 +1,12 @@
 // Evaluation of kernel graphs. A nest (an END, a REDUCE, a STAGE) is compiled to a Block: its loops, and for each loop
 // the list of what must be computed anew when that loop advances. So loop-invariant nodes run once, and running needs
 // neither hashing nor recursion over graph depth (only over the depth of loop nests).
+#include "ir/interpret.h"
+
 #include <algorithm>
 #include <unordered_set>
 
 #include "ir/build.h"
-#include "ir/interpret.h"
 
 namespace whit {
 namespace {
@@ -55,9 +56,9 @@ class Kernel {
   void run_store(const UOp& end) {
     const bool is_end = end.op() == Op::End;
     const UOp store = is_end ? end.src(0) : end;
-    WHIT_CHECK(store.op() == Op::Store, "a kernel's SINK has {}, expected END or STORE", name(store.op()));
+    WHIT_CHECK(store.op() == Op::Store, "a kernel's SINK has {}, expected END or STORE", store.op());
     std::vector<const Node*> ranges(end->src().begin() + is_end, is_end ? end->src().end() : end->src().begin());
-    std::sort(ranges.begin(), ranges.end(), [](const Node* a, const Node* b) { return range_id(a) < range_id(b); });
+    std::ranges::sort(ranges, [](const Node* a, const Node* b) { return range_id(a) < range_id(b); });
     blocks_.clear(), folds_.clear(), memories_.clear();
     memory_of_.clear();
     register_of_.clear();
@@ -82,16 +83,14 @@ class Kernel {
   static size_t level_of(const Node* n, std::span<const Node* const> loops) {
     if (!n->range_set) return 0;
     for (size_t level = loops.size(); level > 0; --level)
-      if (std::find(n->range_set->nodes.begin(), n->range_set->nodes.end(), loops[level - 1]) !=
-          n->range_set->nodes.end())
-        return level;
+      if (std::ranges::find(n->range_set->nodes, loops[level - 1]) != n->range_set->nodes.end()) return level;
     return 0;
   }
 
   bool all_open(const Node* n) const {
     if (!n->range_set) return true;
-    return std::all_of(n->range_set->nodes.begin(), n->range_set->nodes.end(),
-                       [&](const Node* r) { return std::find(open_.begin(), open_.end(), r) != open_.end(); });
+    return std::ranges::all_of(n->range_set->nodes,
+                               [&](const Node* r) { return std::ranges::find(open_, r) != open_.end(); });
   }
 
   // Scratch memory and the ENDs that fill it.
@@ -113,7 +112,7 @@ class Kernel {
     blocks_.emplace_back();
     Block block;
     for (const Node* r : loops) {
-      WHIT_CHECK(r->op == Op::Range, "a loop over {}", name(r->op));
+      WHIT_CHECK(r->op == Op::Range, "a loop over {}", r->op);
       block.sizes.push_back(range_size(r));
       block.registers.push_back(register_of(r));
       block.runs_to.push_back(r->n_src > 0 ? register_of(r->src()[0]) : kNoGate);
@@ -124,7 +123,7 @@ class Kernel {
     std::unordered_set<const Node*> of_store;
     for (const Node* n : block_order(roots, loops, outermost)) {
       const bool reads = outermost && n->op == Op::Load && n->src()[0] == roots[0].node();
-      if (reads || std::any_of(n->src().begin(), n->src().end(), [&](const Node* s) { return of_store.contains(s); }))
+      if (reads || std::ranges::any_of(n->src(), [&](const Node* s) { return of_store.contains(s); }))
         of_store.insert(n);
       if (all_open(n)) compile_node(n, block.levels[of_store.contains(n) ? loops.size() : level_of(n, loops)]);
     }
@@ -163,8 +162,7 @@ class Kernel {
       case Op::Stage: compile_stage(n, out); return;
       default: break;
     }
-    WHIT_CHECK(is_elementwise(n->op) && n->shape.empty(), "{} of shape {} in a kernel graph", name(n->op),
-               n->shape.str());
+    WHIT_CHECK(is_elementwise(n->op) && n->shape.empty(), "{} of shape {} in a kernel graph", n->op, n->shape);
     Instruction alu{Instruction::Kind::Alu, n->op, n->dtype, static_cast<uint8_t>(n->n_src), register_of(n)};
     for (size_t i = 0; i < n->n_src; ++i) alu.src[i] = register_of(n->src()[i]);
     out.push_back(alu);
@@ -229,7 +227,7 @@ class Kernel {
   }
 
   Instruction access(Instruction::Kind kind, const Node* at) {
-    WHIT_CHECK(at->op == Op::Index, "LOAD or STORE at {}, expected INDEX", name(at->op));
+    WHIT_CHECK(at->op == Op::Index, "LOAD or STORE at {}, expected INDEX", at->op);
     Instruction i{kind};
     i.memory = memory_of(at->src()[0]);
     i.dtype = memories_[i.memory].dtype;
@@ -340,8 +338,19 @@ class Kernel {
 
 }  // namespace
 
+Sint with_values(const Sint& size, const VariableValues& variables) {
+  std::unordered_map<const Node*, UOp> map;
+  for (const Node* n : toposort(size.uop())) {
+    if (n->op == Op::Bind) map.emplace(n, idx(n->arg.as_int()));
+    if (n->op != Op::Variable) continue;
+    const auto it = variables.find(std::string(n->arg.at(0).as_str()));
+    if (it != variables.end()) map.emplace(n, idx(it->second));
+  }
+  return substitute(size.uop(), map);
+}
+
 void evaluate_kernel(const UOp& sink, std::span<void* const> buffers, const VariableValues& variables) {
-  WHIT_CHECK(sink.op() == Op::Sink, "a kernel is a SINK, got {}", name(sink.op()));
+  WHIT_CHECK(sink.op() == Op::Sink, "a kernel is a SINK, got {}", sink.op());
   Kernel kernel(buffers, variables);
   // Stores that others wait for (through AFTER) come first; otherwise this is the order of the SINK.
   std::unordered_set<const Node*> ended;

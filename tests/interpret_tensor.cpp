@@ -3,11 +3,12 @@
 // their sources and a value goes with its last use.
 //
 // A CALL is evaluated in a frame of its own that binds PARAMs; frames nest as calls do, which is the only recursion.
+#include "interpret_tensor.h"
+
 #include <algorithm>
 #include <unordered_set>
 
 #include "ir/build.h"
-#include "ir/interpret.h"
 
 namespace whit {
 namespace {
@@ -535,17 +536,6 @@ class Evaluator {
 };
 
 }  // namespace
-
-Sint with_values(const Sint& size, const VariableValues& variables) {
-  std::unordered_map<const Node*, UOp> map;
-  for (const Node* n : toposort(size.uop())) {
-    if (n->op == Op::Bind) map.emplace(n, idx(n->arg.as_int()));
-    if (n->op != Op::Variable) continue;
-    const auto it = variables.find(std::string(n->arg.at(0).as_str()));
-    if (it != variables.end()) map.emplace(n, idx(it->second));
-  }
-  return substitute(size.uop(), map);
-}
 
 std::vector<HostTensor> evaluate_tensor(std::span<const UOp> roots, const HostInputs& inputs) {
   Frame top;
