@@ -102,7 +102,7 @@ Tensor from_dlpack(nb::handle x) {
     const nb::gil_scoped_acquire lock;
     delete keep;
   });
-  return detail::memory_tensor(detail::shaped(engine::buffer_node(dt, n, memory), dims));
+  return detail::memory_tensor(whit::shaped(engine::buffer_node(dt, n, memory), dims));
 }
 
 // Long loops ask here. Signals are the main thread's, and Python's lock is dear: it is taken 50 times a second at most.

@@ -104,8 +104,8 @@ ExecutablePtr compile_program(const CompileJob& job, const CodePath& path, const
     if (error.kind() != ErrorKind::Compile) throw;
     raise(ErrorKind::Compile,
           "{}\nkernel {} for {} by renderer {}; DEBUG=5 shows its graph, DEBUG=4 its source; NOOPT=1 "
-                      "compiles it without optimisation",
-                      error.what(), e->name, job.device, path.renderer);
+          "compiles it without optimisation",
+          error.what(), e->name, job.device, path.renderer);
   }
   if (flag::DEBUG() >= 3)
     log_line(fmt::format("compiled {:<40} in {:6.2f} ms, {}", e->name, static_cast<double>(os::now_ns() - start) * 1e-6,

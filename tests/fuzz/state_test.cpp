@@ -4,13 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <random>
 
 #include "base/flags.h"
+#include "fuzz_run.h"
 #include "runtime/counters.h"
 #include "whit/tensor.h"
 
@@ -319,21 +318,15 @@ std::string shortest(uint64_t seed, int n_steps) {
 }
 
 TEST(FuzzState, ProgramOrderIsTheTruth) {
-  using Clock = std::chrono::steady_clock;
-  const char* fuzz_seconds = std::getenv("WHIT_FUZZ_SECONDS");
-  const auto until =
-      Clock::now() + std::chrono::duration<double>(fuzz_seconds ? std::strtod(fuzz_seconds, nullptr) : 20);
-  uint64_t seed = fuzz_seconds ? std::random_device()() : 1;
-  if (const char* s = std::getenv("WHIT_FUZZ_SEED")) seed = std::strtoull(s, nullptr, 10);
-  if (fuzz_seconds) printf("first seed %llu\n", static_cast<unsigned long long>(seed));
-  int n = 0;
-  for (; Clock::now() < until && (fuzz_seconds || n < 200); ++n, ++seed) {
+  int64_t n = 0;
+  for (test::FuzzRun run(20, 200); run.next(); n = run.n()) {
+    const uint64_t seed = run.seed();
     const int n_steps = 10 + static_cast<int>(seed % 50);
     if (!Program(seed).run(n_steps).empty()) {
       FAIL() << "seed " << seed << ", " << n_steps << " steps; shortest program:\n" << shortest(seed, n_steps);
     }
   }
-  printf("%d programs\n", n);
+  printf("%lld programs\n", static_cast<long long>(n));
 }
 
 TEST(FuzzState, MemoryReturnsToTheStart) {
