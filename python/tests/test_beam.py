@@ -1,5 +1,6 @@
 """BEAM: what a search finds computes the same bits, is kept, and survives bad candidates, a full clock and a killed process."""
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -83,8 +84,13 @@ def test_a_killed_search_goes_on(tmp_path):
   first = subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
   for line in first.stderr:
     if line.startswith("BEAM r_"): break
+  children = pathlib.Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
   first.send_signal(signal.SIGKILL)
   first.wait()
+  for _ in range(100):  # no candidate outlives the search
+    if not any(pathlib.Path(f"/proc/{c}").exists() for c in children): break
+    time.sleep(0.1)
+  else: pytest.fail(f"children {children} are still there")
   assert run(env)[0] == run(environment(tmp_path, BEAM=0))[0]
 
 

@@ -1,6 +1,7 @@
 #include "engine/search.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,7 +84,10 @@ class Child {
       close(fds[1]);
       return;
     }
-    // What goes wrong here ends the candidate, and the parent sees the socket close.
+    // What goes wrong here ends the candidate, and the parent sees the socket close. A dead parent ends the child, also
+    // while others hold copies of the parent's end.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close(fds[0]);
     try {
       const ExecutablePtr own = compile();
       char go = 0;
