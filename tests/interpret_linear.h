@@ -38,8 +38,6 @@ class Linear {
     match_blocks();
   }
 
-  int64_t n_multiply_adds = 0;
-
   void run(int64_t first, int64_t last) {
     const std::span<const Node* const> list = linear_->src();
     std::vector<int64_t> ends(list.size(), 0);  // of the loop that begins here
@@ -78,9 +76,7 @@ class Linear {
         case Op::Index:
         case Op::After:
         case Op::EndIf: break;
-        default:
-          if (n->op == Op::MulAcc) n_multiply_adds += std::max<int64_t>(lanes_of(n), 1);
-          execute(n);
+        default: execute(n);
       }
     }
   }
@@ -96,8 +92,7 @@ class Linear {
       }
     for (const Node* n : toposort(linear_)) {
       if (n->op == Op::Scratch) {
-        // NaNs: nobody may read what was not written.
-        scratch_[n].resize(static_cast<size_t>(n->shape.numel() * n_bytes(n->dtype)), std::byte{0xFF});
+        scratch_[n].resize(static_cast<size_t>(n->shape.numel() * n_bytes(n->dtype)));
         continue;
       }
       if (n->op == Op::Param || n->dtype == DType::Void) continue;
@@ -237,18 +232,15 @@ class Linear {
 
 /// Runs the iterations [first, last) of the launch space of a LINEAR, as one call of its compiled kernel would; a
 /// PROGRAM stands for its LINEAR.
-/// Gives the number of multiply-adds.
 /// errors: Internal for an index outside its buffer whose gate is true, and for what no LINEAR has
-inline int64_t evaluate_linear(const UOp& linear, std::span<void* const> buffers, const VariableValues& variables = {},
-                               int64_t first = 0, int64_t last = INT64_MAX) {
+inline void evaluate_linear(const UOp& linear, std::span<void* const> buffers, const VariableValues& variables = {},
+                            int64_t first = 0, int64_t last = INT64_MAX) {
   if (linear.op() == Op::Program) {
     for (const UOp& s : linear.srcs())
       if (s.op() == Op::Linear) return evaluate_linear(s, buffers, variables, first, last);
   }
   WHIT_CHECK(linear.op() == Op::Linear, "expected a LINEAR, got {}", name(linear.op()));
-  linear_detail::Linear program(linear, buffers, variables);
-  program.run(first, last);
-  return program.n_multiply_adds;
+  linear_detail::Linear(linear, buffers, variables).run(first, last);
 }
 
 }  // namespace whit

@@ -76,8 +76,7 @@ class Expander {
     for (const Node* n : toposort(kernel)) {
       int level = 0;
       for (const Node* s : n->src()) level = std::max(level, level_[s]);
-      level_[n] = level + OpSet{Op::Reduce, Op::Stage, Op::End}.has(n->op);
-      if (n->op == Op::Scratch) next_scratch_ = std::max(next_scratch_, n->arg.int_at(0) + 1);
+      level_[n] = level + (n->op == Op::Reduce || n->op == Op::Stage);
       if (n->op == Op::Range) next_range_ = std::max(next_range_, range_id(n) + 1);
     }
   }
@@ -261,8 +260,7 @@ class Expander {
     int64_t innermost = -1;
     for (const UOp& r : loops) innermost = std::max(innermost, range_id(r.node()));
     placed_limit_ = innermost;
-    for (const Node* n :
-         toposort(value, [](const Node* m) { return !OpSet{Op::Reduce, Op::Stage, Op::After}.has(m->op); })) {
+    for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Reduce && m->op != Op::Stage; })) {
       if (n->op != Op::Reduce) continue;
       bool early = false;
       for (size_t i = 1; i < n->n_src; ++i) early |= is_loop(n->src()[i]) && range_id(n->src()[i]) < innermost;
@@ -292,7 +290,7 @@ class Expander {
         stack.pop_back();
         continue;
       }
-      const bool closes = OpSet{Op::Reduce, Op::Stage, Op::After}.has(n->op);
+      const bool closes = n->op == Op::Reduce || n->op == Op::Stage;
       if (!closes && next < n->n_src) {
         ++stack.back().second;
         const Node* s = n->src()[next];
@@ -309,8 +307,6 @@ class Expander {
         result = fold(n, scope);
       } else if (n->op == Op::Stage) {
         result = stage(n, scope);
-      } else if (n->op == Op::After) {
-        result = filled(n, scope);
       } else {
         src.clear();
         for (const Node* s : n->src()) src.push_back(*scope.done.find(s));
@@ -576,46 +572,22 @@ class Expander {
     const UOp scratch = UOp::make(Op::Scratch, n->dtype, {}, std::span<const int64_t>(arg));
     tree_.scratch_bytes += (n_elems * n_bytes(n->dtype) + 63) / 64 * 64;
     std::vector<UOp> deps{scratch};
-    fill(c, UOp::make(Op::Index, n->dtype, {scratch, flat}), UOp(n->src()[0]), deps);
-    placed_ = outer_placed;
-    placed_limit_ = outer_limit;
-    placed_home_ = outer_home;
-    const UOp result = UOp::make(Op::After, n->dtype, deps);
-    folded_.emplace(std::move(key), result);
-    return result;
-  }
-
-  // Stores a value to scratch memory in the loops that were opened; `deps` gets the ENDs.
-  void fill(Closed& c, const UOp& at, const UOp& value, std::vector<UOp>& deps) {
     for_each_copy(c.copied, c.scope, [&](Scope& copy) {
       int64_t lanes = 1;
-      placed_.place = expand(at, copy);
+      placed_.place = expand(UOp::make(Op::Index, n->dtype, {scratch, flat}), copy);
       const UOp to = contiguous(placed_.place, lanes);
       lanes = std::max(lanes, n_lanes(to.src(1)));
-      const UOp x = spread(expand(value, copy), lanes);
-      WHIT_CHECK(n_lanes(x) == lanes, "[lower] a STAGE depends on lanes of its nest");
-      const UOp s = whit::store(to, x);
+      const UOp value = spread(expand(UOp(n->src()[0]), copy), lanes);
+      WHIT_CHECK(n_lanes(value) == lanes, "[lower] a STAGE depends on lanes of its nest");
+      const UOp s = whit::store(to, value);
       tree_.pin(s, c.inner);
       const UOp done = whit::end(s, c.loops);
       tree_.pin(done, c.home);
       deps.push_back(done);
     });
-  }
-
-  // AFTER(SCRATCH, END...): each END fills a part of the memory. An AFTER of something else stays.
-  UOp filled(const Node* n, Scope& scope) {
-    if (n->src()[0]->op != Op::Scratch) return UOp(n);
-    auto key = key_of(n, scope);
-    if (const auto it = folded_.find(key); it != folded_.end()) return it->second;
-    const Placed outer_placed = std::exchange(placed_, Placed());
-    std::vector<UOp> deps{UOp(n->src()[0])};
-    for (size_t i = 1; i < n->n_src; ++i) {
-      const Node* e = n->src()[i];
-      Closed c = close(e, scope, false);
-      fill(c, UOp(e->src()[0]->src()[0]), UOp(e->src()[0]->src()[1]), deps);
-    }
-    tree_.scratch_bytes += (n->shape.numel() * n_bytes(n->dtype) + 63) / 64 * 64;
     placed_ = outer_placed;
+    placed_limit_ = outer_limit;
+    placed_home_ = outer_home;
     const UOp result = UOp::make(Op::After, n->dtype, deps);
     folded_.emplace(std::move(key), result);
     return result;

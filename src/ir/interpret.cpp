@@ -24,7 +24,7 @@ struct Instruction {
 };
 constexpr uint32_t kNoGate = UINT32_MAX;
 
-// Raw memory of a PARAM, or the values of a STAGE or SCRATCH.
+// Raw memory of a PARAM, or the values of a STAGE.
 struct Memory {
   DType dtype;
   int64_t n_elems;
@@ -37,7 +37,6 @@ struct Memory {
 struct Block {
   std::vector<int64_t> sizes;                    // of the loops, outermost first
   std::vector<uint32_t> registers;               // of the RANGEs
-  std::vector<uint32_t> runs_to;                 // registers that say how far they run, or kNoGate
   std::vector<std::vector<Instruction>> levels;  // levels[i]: what depends on loop i - 1, but on none further inside
 };
 
@@ -93,15 +92,12 @@ class Kernel {
                                [&](const Node* r) { return std::ranges::find(open_, r) != open_.end(); });
   }
 
-  // Scratch memory and the ENDs that fill it.
-  static bool is_filled(const Node* n) { return n->op == Op::After && n->src()[0]->op == Op::Scratch; }
-
   // Sources before users; of an inner block only what depends on its loops, since the rest was computed outside. What an
   // AFTER waits for has run: stores of other nests do not belong to this one.
   static NodeList block_order(std::span<const UOp> roots, std::span<const Node* const> loops, bool outermost) {
     const auto is_outside = [&](const Node* n) { return !outermost && level_of(n, loops) == 0; };
     NodeList order = post_order(roots, [&](const Node* n) {
-      return std::pair(0u, is_outside(n) ? 0u : n->op == Op::After && !is_filled(n) ? 1u : n->n_src);
+      return std::pair(0u, is_outside(n) ? 0u : n->op == Op::After ? 1u : n->n_src);
     });
     std::erase_if(order, is_outside);
     return order;
@@ -115,7 +111,6 @@ class Kernel {
       WHIT_CHECK(r->op == Op::Range, "a loop over {}", r->op);
       block.sizes.push_back(range_size(r));
       block.registers.push_back(register_of(r));
-      block.runs_to.push_back(r->n_src > 0 ? register_of(r->src()[0]) : kNoGate);
       open_.push_back(r);
     }
     block.levels.resize(loops.size() + 1);
@@ -137,12 +132,7 @@ class Kernel {
       case Op::Range:
       case Op::Param:
       case Op::Index:  // part of its LOAD or STORE
-      case Op::Scratch:
-      case Op::Store:
-      case Op::End: return;
-      case Op::After:
-        for (size_t i = 1; is_filled(n) && i < n->n_src; ++i) compile_fill(n->src()[i], out);
-        return;
+      case Op::After: return;
       case Op::Const:
         registers_[register_of(n)] = n->arg.is_invalid() ? Scalar::of(n->dtype, int64_t{0}) : scalar_of(UOp(n));
         return;
@@ -194,28 +184,17 @@ class Kernel {
     compile_loops(n, put, run, out);
   }
 
-  void compile_fill(const Node* end, std::vector<Instruction>& out) {
-    const Node *at = end->src()[0]->src()[0], *value = end->src()[0]->src()[1];
-    const std::vector<const Node*> loops(end->src().begin() + 1, end->src().end());
-    Instruction write = access(Instruction::Kind::Store, at);
-    write.src[2] = register_of(value);
-    Instruction run{Instruction::Kind::Block, Op::End, DType::Void, 0, 0};
-    run.block = compile_block({UOp(at), UOp(value)}, loops, false);
-    blocks_[run.block].levels.back().push_back(write);
-    out.push_back(run);
-  }
-
   uint32_t memory_of(const Node* n) {
     while (n->op == Op::After) n = n->src()[0];
     const auto [it, fresh] = memory_of_.try_emplace(n, static_cast<uint32_t>(memories_.size()));
     if (!fresh) return it->second;
-    if (n->op == Op::Stage || n->op == Op::Scratch) {
-      int64_t n_elems = n->op == Op::Scratch ? n->shape.numel() : 1;
+    if (n->op == Op::Stage) {
+      int64_t n_elems = 1;
       for (size_t i = 1; i < n->n_src; ++i) n_elems *= range_size(n->src()[i]);
       memories_.push_back(
-          {n->dtype, n_elems, nullptr, std::vector<Scalar>(static_cast<size_t>(n_elems)), 0, "scratch memory"});
+          {n->dtype, n_elems, nullptr, std::vector<Scalar>(static_cast<size_t>(n_elems)), 0, "a STAGE"});
     } else {
-      WHIT_CHECK(n->op == Op::Param, "INDEX into {}, expected PARAM, STAGE or SCRATCH", name(n->op));
+      WHIT_CHECK(n->op == Op::Param, "INDEX into {}, expected PARAM or STAGE", name(n->op));
       const int64_t slot = n->arg.int_at(0);
       WHIT_CHECK(slot >= 0 && static_cast<size_t>(slot) < buffers_.size(), "PARAM {} of a kernel with {} buffers", slot,
                  buffers_.size());
@@ -240,20 +219,22 @@ class Kernel {
 
   void run(uint32_t id) {
     const Block& block = blocks_[id];
+    const size_t n_loops = block.sizes.size();
     for (const Instruction& i : block.levels[0]) execute(i);
-    loop(block, 0);
-  }
-
-  void loop(const Block& block, size_t level) {
-    if (level == block.sizes.size()) return;
-    const uint32_t limit = block.runs_to[level];
-    const int64_t n = limit == kNoGate ? block.sizes[level] : registers_[limit].i;
-    for (int64_t at = 0; at < n; ++at) {
-      Scalar& r = registers_[block.registers[level]];
-      r.dtype = DType::WeakInt;
-      r.i = at;
-      for (const Instruction& i : block.levels[level + 1]) execute(i);
-      loop(block, level + 1);
+    if (std::find(block.sizes.begin(), block.sizes.end(), 0) != block.sizes.end()) return;
+    std::vector<int64_t> at(n_loops, 0);
+    size_t from = 0;  // the outermost loop that advanced
+    for (;;) {
+      for (size_t loop = from; loop < n_loops; ++loop) {
+        Scalar& r = registers_[block.registers[loop]];
+        r.dtype = DType::WeakInt;
+        r.i = at[loop];
+        for (const Instruction& i : block.levels[loop + 1]) execute(i);
+      }
+      from = n_loops;
+      while (from > 0 && ++at[from - 1] == block.sizes[from - 1]) at[--from] = 0;
+      if (from == 0) return;
+      --from;
     }
   }
 
@@ -279,10 +260,7 @@ class Kernel {
         const Memory& m = memories_[i.memory];
         if (i.src[1] != kNoGate && !registers_[i.src[1]].truthy()) return;
         const int64_t at = checked_index(m, registers_[i.src[0]].i, "STORE");
-        if (m.raw)
-          write_element(m.dtype, m.raw, at, registers_[i.src[2]]);
-        else
-          memories_[i.memory].staged[static_cast<size_t>(at)] = registers_[i.src[2]];
+        write_element(m.dtype, m.raw, at, registers_[i.src[2]]);
         return;
       }
       case Instruction::Kind::Accumulate: {
@@ -308,7 +286,6 @@ class Kernel {
           run(i.block);
           return;
         }
-        if (i.op == Op::End) return run(i.block);
         folds_[i.src[0]].empty = true;
         run(i.block);
         const Fold& fold = folds_[i.src[0]];
@@ -357,15 +334,8 @@ void evaluate_kernel(const UOp& sink, std::span<void* const> buffers, const Vari
   const NodeList order = toposort(sink);
   for (const Node* n : order)
     if (n->op == Op::End) ended.insert(n->src()[0]);
-  const auto fills_scratch = [](const Node* n) {
-    const Node* st = n->op == Op::End ? n->src()[0] : n;
-    return st->op == Op::Store && st->src()[0]->src()[0]->op == Op::Scratch;
-  };
   for (const Node* n : order)
-    if (fills_scratch(n))
-      continue;  // a part of the store that reads it
-    else if (n->op == Op::End || (n->op == Op::Store && !ended.contains(n)))
-      kernel.run_store(UOp(n));
+    if (n->op == Op::End || (n->op == Op::Store && !ended.contains(n))) kernel.run_store(UOp(n));
 }
 
 }  // namespace whit
