@@ -39,12 +39,10 @@ double median_seconds(const std::function<void()>& f, double budget = 0.4) {
 
 double peak_gflops() {
   const int64_t lanes = host_target().vector_bytes / 4, chains = 12, n = 100000;
-  const UOp u = range(chains, 0, AxisType::Upcast), v = range(lanes, 1, AxisType::Lane),
-            r = range(n, 2, AxisType::Reduce);
-  const UOp k = zoo::sink({zoo::put(
-      zoo::buffer(0, chains * lanes), u * lanes + v,
-      zoo::sum_over(zoo::at(zoo::buffer(1, lanes), v) * zoo::at(zoo::buffer(2, chains * lanes), u * lanes + v), {r}),
-      {u, v})});
+  const UOp u = range(chains, 0, AxisType::Upcast), v = range(lanes, 1, AxisType::Lane), r = range(n, 2, AxisType::Reduce);
+  const UOp k =
+      zoo::sink({zoo::put(zoo::buffer(0, chains * lanes), u * lanes + v,
+                          zoo::sum_over(zoo::at(zoo::buffer(1, lanes), v) * zoo::at(zoo::buffer(2, chains * lanes), u * lanes + v), {r}), {u, v})});
   testing::KernelMemory m(k);
   auto p = m.pointers();
   const testing::BuiltKernel b(lower_optimized(k, host_target()));
@@ -67,8 +65,7 @@ void row(const char* name, const UOp& kernel, double flops, double bytes, const 
   std::printf("%-34s %9.3f ms", name, t * 1e3);
   if (flops > 0) std::printf(" %7.1f GFLOPS %4.0f %% of peak", flops / t * 1e-9, flops / t * 1e-7 / peak);
   if (bytes > 0) std::printf(" %6.1f GB/s", bytes / t * 1e-9);
-  std::printf("  [codegen %.2f, compile %.1f ms, extent %ld]", (t1 - t0) * 1e3, (t2 - t1) * 1e3,
-              static_cast<long>(b.info.extent));
+  std::printf("  [codegen %.2f, compile %.1f ms, extent %ld]", (t1 - t0) * 1e3, (t2 - t1) * 1e3, static_cast<long>(b.info.extent));
   if (peer) {
     const double o = median_seconds(peer);
     std::printf("  OpenBLAS %.3f ms, ratio %.2f", o * 1e3, t / o);
@@ -110,23 +107,19 @@ int main(int argc, char** argv) {
                                         {512, 576, 10},
                                         {10, 576, 512, true, false}};
   if (argc > 4) {
-    auto has = [&](const char* word) {
-      return std::any_of(argv + 5, argv + argc, [&](const char* a) { return !std::strcmp(a, word); });
-    };
+    auto has = [&](const char* word) { return std::any_of(argv + 5, argv + argc, [&](const char* a) { return !std::strcmp(a, word); }); };
     matmuls = {{std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]), has("at"), has("bt")}};
   }
   for (const zoo::MatmulShape& s : matmuls) {
     const int m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
-    std::vector<float> a(static_cast<size_t>(s.m * s.k), 0.5f), b(static_cast<size_t>(s.k * s.n), 0.25f),
-        c(static_cast<size_t>(s.m * s.n));
+    std::vector<float> a(static_cast<size_t>(s.m * s.k), 0.5f), b(static_cast<size_t>(s.k * s.n), 0.25f), c(static_cast<size_t>(s.m * s.n));
     std::function<void()> peer;
     if (sgemm)
       peer = [&] {
-        sgemm(101, s.a_transposed ? 112 : 111, s.b_transposed ? 112 : 111, m, n, k, 1, a.data(), s.a_transposed ? m : k,
-              b.data(), s.b_transposed ? k : n, 0, c.data(), n);
+        sgemm(101, s.a_transposed ? 112 : 111, s.b_transposed ? 112 : 111, m, n, k, 1, a.data(), s.a_transposed ? m : k, b.data(),
+              s.b_transposed ? k : n, 0, c.data(), n);
       };
-    const std::string name =
-        fmt::format("matmul {}x{}x{}{}{}", m, n, k, s.a_transposed ? " A^T" : "", s.b_transposed ? " B^T" : "");
+    const std::string name = fmt::format("matmul {}x{}x{}{}{}", m, n, k, s.a_transposed ? " A^T" : "", s.b_transposed ? " B^T" : "");
     row(name.c_str(), zoo::matmul(s), 2.0 * m * n * k, 0, peer);
   }
   const std::pair<const char*, zoo::ConvShape> layers[] = {{"conv 1->32 5x5 @28", {512, 1, 32, 28, 28, 5, 5}},

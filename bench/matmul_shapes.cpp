@@ -63,15 +63,12 @@ Row measure(Sgemm sgemm, int m, int n, int k, bool ta, bool tb) {
   const std::vector<float> have = c.to_vector<float>();
   const std::vector<float> x = a.to_vector<float>(), y = b.to_vector<float>();
   std::vector<float> want(static_cast<size_t>(m) * static_cast<size_t>(n));
-  auto peer = [&] {
-    sgemm(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, 1, x.data(), ta ? m : k, y.data(), tb ? k : n, 0, want.data(),
-          n);
-  };
+  auto peer = [&] { sgemm(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, 1, x.data(), ta ? m : k, y.data(), tb ? k : n, 0, want.data(), n); };
   const auto [ours, theirs] = best_seconds([&] { product(); }, peer);
   const std::string name = fmt::format("{}x{}x{}{}{}", m, n, k, ta ? " A^T" : "", tb ? " B^T" : "");
   for (size_t i = 0; i < want.size(); ++i)
-    WHIT_USER(std::abs(want[i] - have[i]) <= 1e-4 * (1 + std::abs(want[i])), Runtime,
-              "matmul {}: element {} is {}, that of cblas_sgemm {}", name, i, have[i], want[i]);
+    WHIT_USER(std::abs(want[i] - have[i]) <= 1e-4 * (1 + std::abs(want[i])), Runtime, "matmul {}: element {} is {}, that of cblas_sgemm {}", name, i,
+              have[i], want[i]);
   return {name, ours, theirs, product.n_kernels()};
 }
 
@@ -79,8 +76,7 @@ Row measure(Sgemm sgemm, int m, int n, int k, bool ta, bool tb) {
 
 int main(int argc, char** argv) {
   void* lib = dlopen("libopenblas.so.0", RTLD_NOW);
-  void *set_threads = lib ? dlsym(lib, "openblas_set_num_threads") : nullptr,
-       *sgemm = lib ? dlsym(lib, "cblas_sgemm") : nullptr;
+  void *set_threads = lib ? dlsym(lib, "openblas_set_num_threads") : nullptr, *sgemm = lib ? dlsym(lib, "cblas_sgemm") : nullptr;
   if (!set_threads || !sgemm) {
     fmt::print(stderr, "libopenblas.so.0 is not there; Debian's package is libopenblas0-pthread\n");
     return 1;
@@ -105,11 +101,9 @@ int main(int argc, char** argv) {
   }
   if (std::getenv("ALL"))
     for (const Row& r : rows)
-      fmt::print("{:<24} {:9.3f} us, OpenBLAS {:9.3f} us, ratio {:.2f}, {} kernels\n", r.name, r.ours * 1e6,
-                 r.theirs * 1e6, r.ratio(), r.n_kernels);
+      fmt::print("{:<24} {:9.3f} us, OpenBLAS {:9.3f} us, ratio {:.2f}, {} kernels\n", r.name, r.ours * 1e6, r.theirs * 1e6, r.ratio(), r.n_kernels);
   bench::report("ratio to cblas_sgemm, geometric mean", "x", std::exp(logs / static_cast<double>(rows.size())));
   bench::report("shapes above 1.5 x", "shapes", n_slow);
-  for (size_t i = 0; i < std::min<size_t>(5, rows.size()); ++i)
-    bench::report(fmt::format("worst {}: {}", i + 1, rows[i].name), "x", rows[i].ratio());
+  for (size_t i = 0; i < std::min<size_t>(5, rows.size()); ++i) bench::report(fmt::format("worst {}: {}", i + 1, rows[i].name), "x", rows[i].ratio());
   return 0;
 }

@@ -10,9 +10,7 @@
 
 namespace whit::bench {
 
-inline double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+inline double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// CPU time of all threads of the process: what the work would take on a core of its own.
 inline double cpu_s() {
@@ -39,13 +37,10 @@ inline double median(std::vector<double> v) {
 
 inline void report(std::string_view what, std::string_view unit, std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  fmt::print(
-      "{{\"what\": \"{}\", \"unit\": \"{}\", \"min\": {:.6g}, \"median\": {:.6g}, \"max\": {:.6g}, \"n\": {}}}\n", what,
-      unit, values.front(), median(values), values.back(), values.size());
+  fmt::print("{{\"what\": \"{}\", \"unit\": \"{}\", \"min\": {:.6g}, \"median\": {:.6g}, \"max\": {:.6g}, \"n\": {}}}\n", what, unit, values.front(),
+             median(values), values.back(), values.size());
   fflush(stdout);
 }
-inline void report(std::string_view what, std::string_view unit, double value) {
-  report(what, unit, std::vector<double>{value});
-}
+inline void report(std::string_view what, std::string_view unit, double value) { report(what, unit, std::vector<double>{value}); }
 
 }  // namespace whit::bench

@@ -12,9 +12,7 @@ using namespace whit::pat;
 
 UOp value(int64_t slot) { return param(slot, DType::Float32, {}); }
 
-void rate(benchmark::State& state, int64_t n) {
-  state.counters["per_s"] = benchmark::Counter(static_cast<double>(n), benchmark::Counter::kIsRate);
-}
+void rate(benchmark::State& state, int64_t n) { state.counters["per_s"] = benchmark::Counter(static_cast<double>(n), benchmark::Counter::kIsRate); }
 
 void LookUp(benchmark::State& state) {
   constexpr int kNodes = 1024;
@@ -60,8 +58,7 @@ void Rewrites(benchmark::State& state, const RuleSet& rules, UOp (*grow)(const U
   rewrite_stats() = {};
   for (auto _ : state) benchmark::DoNotOptimize(graph_rewrite(root, rules));
   rate(state, rewrite_stats().fired);
-  state.counters["tried_per_fired"] =
-      static_cast<double>(rewrite_stats().tried) / static_cast<double>(rewrite_stats().fired);
+  state.counters["tried_per_fired"] = static_cast<double>(rewrite_stats().tried) / static_cast<double>(rewrite_stats().fired);
 }
 
 constexpr Rule kToProduct[] = {rule("product", f - g, f* g)};

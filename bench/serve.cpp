@@ -30,8 +30,7 @@ Work train() {
 Work expression(const std::vector<IntList>& shapes, std::function<Tensor(std::span<const Tensor>)> fn) {
   std::vector<Tensor> inputs;
   for (const IntList& s : shapes) inputs.push_back(Tensor::randn(s).realize());
-  auto jit = std::make_shared<TinyJit>(
-      [fn = std::move(fn)](std::span<const Tensor> in) { return std::vector<Tensor>{fn(in).realize()}; });
+  auto jit = std::make_shared<TinyJit>([fn = std::move(fn)](std::span<const Tensor> in) { return std::vector<Tensor>{fn(in).realize()}; });
   return [=] {
     (*jit)(inputs);
     synchronize_all();
@@ -42,8 +41,7 @@ Work matmul(int64_t n) {
   return expression({{n, n}, {n, n}}, [](std::span<const Tensor> in) { return in[0].matmul(in[1]); });
 }
 Work convolution() {
-  return expression({{8, 64, 56, 56}, {64, 64, 3, 3}},
-                    [](std::span<const Tensor> in) { return in[0].conv2d(in[1], {.padding = 1}); });
+  return expression({{8, 64, 56, 56}, {64, 64, 3, 3}}, [](std::span<const Tensor> in) { return in[0].conv2d(in[1], {.padding = 1}); });
 }
 Work softmax() {
   return expression({{4096, 4096}}, [](std::span<const Tensor> in) { return in[0].softmax(1); });

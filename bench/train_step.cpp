@@ -62,9 +62,9 @@ int main(int argc, char** argv) {
       printf(
           "forward %.2f ms, gradient %.2f, update %.2f, schedule %.2f (%ld nodes, %ld kernels, %ld kernel nodes) | "
           "temporaries %.1f MB in %.1f MB (at least %.1f), outputs %.1f MB\n",
-          forward, backward - forward, update - backward, scheduled - update, st.n_tensor_nodes, st.n_kernels,
-          st.n_kernel_nodes, static_cast<double>(st.temp_bytes) * 1e-6, static_cast<double>(st.arena_bytes) * 1e-6,
-          static_cast<double>(st.live_bytes) * 1e-6, static_cast<double>(st.output_bytes) * 1e-6);
+          forward, backward - forward, update - backward, scheduled - update, st.n_tensor_nodes, st.n_kernels, st.n_kernel_nodes,
+          static_cast<double>(st.temp_bytes) * 1e-6, static_cast<double>(st.arena_bytes) * 1e-6, static_cast<double>(st.live_bytes) * 1e-6,
+          static_cast<double>(st.output_bytes) * 1e-6);
     }
     const int64_t run = os::now_ns();
     Tensor::realize_all(all);
@@ -82,10 +82,8 @@ int main(int argc, char** argv) {
     const int64_t start = os::now_ns();
     const std::vector<UOp> out = graph->replay({});
     best = std::min(best, ms_since(start));
-    if (device_name(out[0]->device) != "NULL")
-      printf("replay %.2f ms, loss %f\n", ms_since(start), Tensor(out[0]).item());
+    if (device_name(out[0]->device) != "NULL") printf("replay %.2f ms, loss %f\n", ms_since(start), Tensor(out[0]).item());
   }
-  printf("best replay %.2f ms, %ld kernels, arena %.1f MB\n", best, graph->n_kernels(),
-         static_cast<double>(graph->arena_bytes()) * 1e-6);
+  printf("best replay %.2f ms, %ld kernels, arena %.1f MB\n", best, graph->n_kernels(), static_cast<double>(graph->arena_bytes()) * 1e-6);
   return 0;
 }

@@ -17,14 +17,10 @@ using namespace ulp;
 
 // False when the limit is missed.
 bool print(const Function& f, DType dtype, const Result& r) {
-  const double limit = f.limits[dtype == DType::Float16    ? 0
-                                : dtype == DType::BFloat16 ? 1
-                                : dtype == DType::Float32  ? 2
-                                                           : 3];
+  const double limit = f.limits[dtype == DType::Float16 ? 0 : dtype == DType::BFloat16 ? 1 : dtype == DType::Float32 ? 2 : 3];
   const bool good = limit == 0 || r.max_ulp <= limit;
-  std::printf("| %s | %s | %lld | %.3f | %a | %.3f |%s\n", f.name, std::string(name(dtype)).c_str(),
-              static_cast<long long>(r.n), r.max_ulp, r.at, r.sum_ulp / static_cast<double>(r.n),
-              good ? "" : " over the limit");
+  std::printf("| %s | %s | %lld | %.3f | %a | %.3f |%s\n", f.name, std::string(name(dtype)).c_str(), static_cast<long long>(r.n), r.max_ulp, r.at,
+              r.sum_ulp / static_cast<double>(r.n), good ? "" : " over the limit");
   std::fflush(stdout);
   return good;
 }

@@ -18,14 +18,11 @@ struct Block {
   Tensor operator()(const Tensor& x) const {
     const int64_t b = x.size(0), t = x.size(1);
     const auto heads = qkv(norm1(x)).reshape({b, t, 3, kHeads, kDim / kHeads}).permute({2, 0, 3, 1, 4}).chunk(3);
-    const Tensor y =
-        heads[0].squeeze(0).scaled_dot_product_attention(heads[1].squeeze(0), heads[2].squeeze(0), {.is_causal = true});
+    const Tensor y = heads[0].squeeze(0).scaled_dot_product_attention(heads[1].squeeze(0), heads[2].squeeze(0), {.is_causal = true});
     const Tensor h = x + out(y.transpose(1, 2).reshape({b, t, kDim}));
     return h + down(up(norm2(h)).gelu());
   }
-  void visit(nn::Walk& w) {
-    w("norm1", norm1), w("norm2", norm2), w("qkv", qkv), w("out", out), w("up", up), w("down", down);
-  }
+  void visit(nn::Walk& w) { w("norm1", norm1), w("norm2", norm2), w("qkv", qkv), w("out", out), w("up", up), w("down", down); }
 };
 
 struct Model {
@@ -40,9 +37,7 @@ struct Model {
     for (const Block& block : blocks) h = block(h);
     return head(norm(h));
   }
-  void visit(nn::Walk& w) {
-    w("chars", chars), w("places", places), w("blocks", blocks), w("norm", norm), w("head", head);
-  }
+  void visit(nn::Walk& w) { w("chars", chars), w("places", places), w("blocks", blocks), w("norm", norm), w("head", head); }
 };
 
 // [kBatch, kContext + 1] characters from places that a formula picks.
@@ -50,8 +45,7 @@ Tensor batch(const std::string& text, int64_t step) {
   std::vector<int32_t> out;
   for (int64_t i = 0; i < kBatch; ++i) {
     const int64_t start = (step * kBatch + i) * 9973 % (static_cast<int64_t>(text.size()) - kContext - 1);
-    for (int64_t k = 0; k <= kContext; ++k)
-      out.push_back(static_cast<uint8_t>(text[static_cast<size_t>(start + k)]) % kChars);
+    for (int64_t k = 0; k <= kContext; ++k) out.push_back(static_cast<uint8_t>(text[static_cast<size_t>(start + k)]) % kChars);
   }
   return Tensor::from(out, {kBatch, kContext + 1});
 }
@@ -76,6 +70,4 @@ void train(Model& model, const Options& o) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return run_example<Model>(argc, argv, {.steps = 200}, "A character transformer.", train);
-}
+int main(int argc, char** argv) { return run_example<Model>(argc, argv, {.steps = 200}, "A character transformer.", train); }

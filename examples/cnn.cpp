@@ -34,6 +34,4 @@ void train(Model& model, const Options& o) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return run_example<Model>(argc, argv, {.steps = 100}, "A convolutional network in a plain loop.", train);
-}
+int main(int argc, char** argv) { return run_example<Model>(argc, argv, {.steps = 100}, "A convolutional network in a plain loop.", train); }

@@ -14,19 +14,13 @@ namespace {
 class HeapAllocator : public Allocator {
  public:
   using Allocator::Allocator;
-  void copyin(void* to, const void* from_host, int64_t n_bytes) override {
-    std::memcpy(to, from_host, static_cast<size_t>(n_bytes));
-  }
-  void copyout(void* to_host, void* from, int64_t n_bytes) override {
-    std::memcpy(to_host, from, static_cast<size_t>(n_bytes));
-  }
+  void copyin(void* to, const void* from_host, int64_t n_bytes) override { std::memcpy(to, from_host, static_cast<size_t>(n_bytes)); }
+  void copyout(void* to_host, void* from, int64_t n_bytes) override { std::memcpy(to_host, from, static_cast<size_t>(n_bytes)); }
   void* offset(void* handle, int64_t, int64_t off_bytes) override { return static_cast<char*>(handle) + off_bytes; }
   void* host_pointer(void* handle) override { return handle; }
 
  protected:
-  void* do_alloc(int64_t n_bytes, const BufferSpec&) override {
-    return std::aligned_alloc(64, static_cast<size_t>(n_bytes + 63) & ~size_t{63});
-  }
+  void* do_alloc(int64_t n_bytes, const BufferSpec&) override { return std::aligned_alloc(64, static_cast<size_t>(n_bytes + 63) & ~size_t{63}); }
   void do_free(void* handle, int64_t, const BufferSpec&) override { std::free(handle); }
 };
 

@@ -10,8 +10,8 @@ Tensor gradient(const Tensor& g, const Tensor& x) { return ((x > 0) & (x < 1)).w
 
 // One node of the graph: the body over placeholders, called with x.
 Tensor clipped(const Tensor& x) {
-  static const int64_t id = register_gradient(
-      [](std::span<const Tensor> g, std::span<const Tensor> in) { return std::vector{gradient(g[0], in[0])}; });
+  static const int64_t id =
+      register_gradient([](std::span<const Tensor> g, std::span<const Tensor> in) { return std::vector{gradient(g[0], in[0])}; });
   const Tensor p = x.as_param(0);
   return Tensor::call(std::vector{x}, std::vector{p.maximum(0).minimum(1)}, id)[0];
 }
@@ -24,9 +24,8 @@ UOp clipped_loop(std::span<const UOp> params) {
 }
 
 Tensor clipped_by_loop(const Tensor& x) {
-  static const int64_t id = register_gradient([](std::span<const Tensor> g, std::span<const Tensor> in) {
-    return std::vector{Tensor(), gradient(g[0], in[1])};
-  });
+  static const int64_t id =
+      register_gradient([](std::span<const Tensor> g, std::span<const Tensor> in) { return std::vector{Tensor(), gradient(g[0], in[1])}; });
   return Tensor::custom_kernel(std::vector{Tensor::empty({x.shape()[0]}), x}, clipped_loop, id)[0];
 }
 

@@ -14,8 +14,7 @@ using namespace whit::pat;
 
 // Division by a number becomes a multiplication: faster, and not the same to the last bit, so it is no rule of whit's own.
 constexpr Rule kFastDivision[] = {
-    rule_fn("divide-by-number", fdiv(f, d0),
-            [](const Match& at, RuleCtx&) { return at[f] * alu(Op::Recip, {at[d0]}); }),
+    rule_fn("divide-by-number", fdiv(f, d0), [](const Match& at, RuleCtx&) { return at[f] * alu(Op::Recip, {at[d0]}); }),
 };
 const RuleSet fast_division("fast-division", kFastDivision);
 

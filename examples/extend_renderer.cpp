@@ -13,10 +13,8 @@
 namespace whit {
 namespace {
 
-const std::map<DType, const char*> kTypes = {
-    {DType::Bool, "_Bool"}, {DType::Float32, "float"}, {DType::Int64, "int64_t"}};
-const std::map<Op, const char*> kInfix = {{Op::Add, "+"},  {Op::Sub, "-"},   {Op::Mul, "*"},
-                                          {Op::Fdiv, "/"}, {Op::CmpLt, "<"}, {Op::And, "&"}};
+const std::map<DType, const char*> kTypes = {{DType::Bool, "_Bool"}, {DType::Float32, "float"}, {DType::Int64, "int64_t"}};
+const std::map<Op, const char*> kInfix = {{Op::Add, "+"}, {Op::Sub, "-"}, {Op::Mul, "*"}, {Op::Fdiv, "/"}, {Op::CmpLt, "<"}, {Op::And, "&"}};
 
 std::string render_plain(const UOp& program, std::string_view kernel, const Target&) {
   std::unordered_map<const Node*, std::string> called;
@@ -29,9 +27,7 @@ std::string render_plain(const UOp& program, std::string_view kernel, const Targ
     std::string x[3];
     for (size_t i = 0; i < n->n_src && i < 3; ++i) {
       const UOp s = UOp(n->src()[i]);
-      x[i] = !s.is_const()         ? called[s.node()]
-             : is_float(s.dtype()) ? fmt::format("{:e}f", s.arg().as_float())
-                                   : fmt::format("{}", const_int(s));
+      x[i] = !s.is_const() ? called[s.node()] : is_float(s.dtype()) ? fmt::format("{:e}f", s.arg().as_float()) : fmt::format("{}", const_int(s));
     }
     const std::string v = called[n] = fmt::format("v{}", n_values++);
     const auto type = kTypes.find(n->dtype);
@@ -42,9 +38,8 @@ std::string render_plain(const UOp& program, std::string_view kernel, const Targ
       case Op::Reg: out += fmt::format("{} {}[1];\n", t, v); break;
       case Op::Index: called[n] = fmt::format("({} + {})", x[0], x[1]); break;
       case Op::Range:
-        out += axis_type(n) == AxisType::Global
-                   ? fmt::format("for (int64_t {0} = first; {0} < last; ++{0}) {{\n", v)
-                   : fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0}) {{\n", v, range_size(n));
+        out += axis_type(n) == AxisType::Global ? fmt::format("for (int64_t {0} = first; {0} < last; ++{0}) {{\n", v)
+                                                : fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0}) {{\n", v, range_size(n));
         break;
       case Op::EndRange: out += "}\n"; break;
       case Op::Load: out += fmt::format("{} {} = *{};\n", t, v, x[0]); break;
@@ -53,8 +48,7 @@ std::string render_plain(const UOp& program, std::string_view kernel, const Targ
       case Op::Where: out += fmt::format("{} {} = {} ? {} : {};\n", t, v, x[0], x[1], x[2]); break;
       case Op::MulAcc: out += fmt::format("{} {} = __builtin_fmaf({}, {}, {});\n", t, v, x[0], x[1], x[2]); break;
       default:
-        WHIT_USER(kInfix.contains(n->op) && !t.empty(), NotImplemented, "[plain] no text for {} of {}", name(n->op),
-                  name(n->dtype));
+        WHIT_USER(kInfix.contains(n->op) && !t.empty(), NotImplemented, "[plain] no text for {} of {}", name(n->op), name(n->dtype));
         out += fmt::format("{} {} = {} {} {};\n", t, v, x[0], kInfix.at(n->op), x[1]);
     }
   }
@@ -69,9 +63,7 @@ class PlainKind : public DeviceKind {
     return std::make_unique<PlainDevice<HostAllocator, CpuProgram>>(device_name, "");
   }
   std::vector<std::string> renderers() const override { return {"PLAIN"}; }
-  std::shared_ptr<Compiler> make_compiler(const std::string&, const std::string&) override {
-    return make_c_compiler(host_cpu_arch());
-  }
+  std::shared_ptr<Compiler> make_compiler(const std::string&, const std::string&) override { return make_c_compiler(host_cpu_arch()); }
 };
 
 }  // namespace

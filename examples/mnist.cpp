@@ -39,9 +39,8 @@ class Progress {
     const double rate = static_cast<double>(done * batch_) / elapsed;
     const int64_t n = 30 * done / total;
     const std::string line =
-        fmt::format("[{}{}] {}/{}  loss {:.3f}  accuracy {:5.1f} %  {:.0f} images/s  {:.0f} s",
-                    std::string(static_cast<size_t>(n), '#'), std::string(static_cast<size_t>(30 - n), '.'), done,
-                    total, loss, accuracy * 100, rate, elapsed);
+        fmt::format("[{}{}] {}/{}  loss {:.3f}  accuracy {:5.1f} %  {:.0f} images/s  {:.0f} s", std::string(static_cast<size_t>(n), '#'),
+                    std::string(static_cast<size_t>(30 - n), '.'), done, total, loss, accuracy * 100, rate, elapsed);
     if (terminal_) {
       fmt::print(stderr, "\r{}\033[K{}", line, done == total ? "\n" : "");
     } else if (done * 10 / total != shown_ || done == total) {
@@ -58,24 +57,21 @@ class Progress {
 
 std::vector<int32_t> predictions(Network& network, const Tensor& images) {
   constexpr int64_t kBatch = 500;
-  TinyJit predict([&](std::span<const Tensor> in) {
-    return std::vector<Tensor>{network(normalised(in[0])).argmax(1).cast(DType::Int32).realize()};
-  });
+  TinyJit predict([&](std::span<const Tensor> in) { return std::vector<Tensor>{network(normalised(in[0])).argmax(1).cast(DType::Int32).realize()}; });
   std::vector<int32_t> out;
   const int64_t n = images.size(0);
   for (int64_t i = 0; i < n; i += kBatch) {
     const int64_t m = std::min(kBatch, n - i);
     const Tensor part = images[Slice{i, i + m}].clone().realize();
-    const std::vector<int32_t> labels = m == kBatch ? predict({part})[0].to_vector<int32_t>()
-                                                    : network(normalised(part)).argmax(1).to_vector<int32_t>();
+    const std::vector<int32_t> labels =
+        m == kBatch ? predict({part})[0].to_vector<int32_t>() : network(normalised(part)).argmax(1).to_vector<int32_t>();
     out.insert(out.end(), labels.begin(), labels.end());
   }
   return out;
 }
 
 // Test images with what the network takes them for: the first ones, wrong answers in red.
-void write_picture(const std::string& path, const io::ImageSet& test, std::span<const int32_t> predicted,
-                   bool fashion) {
+void write_picture(const std::string& path, const io::ImageSet& test, std::span<const int32_t> predicted, bool fashion) {
   std::vector<io::GridImage> images;
   for (size_t i = 0; i < 40; ++i) {
     const bool right = predicted[i] == test.labels[i];
@@ -85,8 +81,7 @@ void write_picture(const std::string& path, const io::ImageSet& test, std::span<
     image.label_color = right ? io::Rgb{200, 230, 200} : io::Rgb{255, 90, 80};
     images.push_back(std::move(image));
   }
-  if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty())
-    std::filesystem::create_directories(folder);
+  if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty()) std::filesystem::create_directories(folder);
   io::write_png(path, io::make_grid(images, test.n_rows, test.n_cols, 8));
 }
 
@@ -97,8 +92,7 @@ int run(const Settings& s) {
   };
   const Tensor images = images_of(data.train);
   const Tensor labels = Tensor::from_bytes(data.train.labels.data(), DType::UInt8, data.train.n_images);
-  fmt::print("{} images of {} to train, {} to test\n", data.train.n_images, s.digits ? "MNIST" : "Fashion-MNIST",
-             data.test.n_images);
+  fmt::print("{} images of {} to train, {} to test\n", data.train.n_images, s.digits ? "MNIST" : "Fashion-MNIST", data.test.n_images);
 
   Tensor::manual_seed(static_cast<uint64_t>(s.seed));
   Network network;

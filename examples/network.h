@@ -20,17 +20,14 @@ struct Network {
     const Tensor z = n2(c4(c3(y).relu()).relu()).max_pool2d();
     return head(z.flatten(1));
   }
-  void visit(nn::Walk& w) {
-    w("c1", c1), w("c2", c2), w("n1", n1), w("c3", c3), w("c4", c4), w("n2", n2), w("head", head);
-  }
+  void visit(nn::Walk& w) { w("c1", c1), w("c2", c2), w("n1", n1), w("c3", c3), w("c4", c4), w("n2", n2), w("head", head); }
 };
 
 /// Bytes of images as the network wants them.
 inline Tensor normalised(const Tensor& images) { return (images.to_float() / 255.0 - 0.286) / 0.353; }
 
 /// One step of training on a random batch, drawn on the device: {loss, share of right answers}.
-inline std::vector<Tensor> train_step(Network& network, nn::Optimizer& optimizer, const Tensor& images,
-                                      const Tensor& labels, int64_t batch) {
+inline std::vector<Tensor> train_step(Network& network, nn::Optimizer& optimizer, const Tensor& images, const Tensor& labels, int64_t batch) {
   const FlagScope training("TRAINING", int64_t{1});
   optimizer.zero_grad();
   const Tensor samples = Tensor::randint({batch}, {.low = 0, .high = images.size(0)});

@@ -15,8 +15,7 @@ struct Options {
 };
 
 /// Parses the options, makes the model, saves or loads the weights it begins with, and trains it.
-template <class Model, class Train>
-int run_example(int argc, char** argv, Options o, const char* about, const Train& train) {
+template <class Model, class Train> int run_example(int argc, char** argv, Options o, const char* about, const Train& train) {
   CLI::App app{about};
   app.add_option("--steps", o.steps, "steps of training")->capture_default_str();
   app.add_option("--save", o.save, "a safetensors file for the weights it begins with");
@@ -37,8 +36,6 @@ int run_example(int argc, char** argv, Options o, const char* about, const Train
   }
 }
 
-inline void print_loss(int64_t step, const Tensor& loss) {
-  std::printf("%lld %.6e\n", static_cast<long long>(step), loss.item());
-}
+inline void print_loss(int64_t step, const Tensor& loss) { std::printf("%lld %.6e\n", static_cast<long long>(step), loss.item()); }
 
 }  // namespace whit

@@ -26,9 +26,7 @@ bool is_numpy(nb::handle h) {
   if (nb::isinstance<nb::str>(m)) module = nb::borrow<nb::str>(m).c_str();
   return std::strncmp(module, "numpy", 5) == 0;
 }
-bool is_ndarray(nb::handle h) {
-  return is_numpy(h) && nb::hasattr(h, "__array_interface__") && nb::hasattr(h, "shape");
-}
+bool is_ndarray(nb::handle h) { return is_numpy(h) && nb::hasattr(h, "__array_interface__") && nb::hasattr(h, "shape"); }
 
 Tensor constant_from(nb::handle h, DType dt) {
   if (is_float(dt)) return Tensor::constant(nb::cast<double>(nb::float_(h)), dt);
@@ -60,12 +58,11 @@ Tensor from_scalar(nb::handle h) {
 }
 
 // A nested list, flattened: its shape and leaves in row-major order.
-void flatten_list(nb::handle h, size_t depth, std::vector<int64_t>& shape, std::vector<nb::handle>& leaves,
-                  bool& leaf_seen) {
+void flatten_list(nb::handle h, size_t depth, std::vector<int64_t>& shape, std::vector<nb::handle>& leaves, bool& leaf_seen) {
   const bool is_list = PyList_Check(h.ptr()) || PyTuple_Check(h.ptr());
   if (!is_list) {
-    WHIT_USER(!leaf_seen || depth == shape.size(), Value,
-              "[Tensor] inhomogeneous shape: an element at depth {} where the shape has {} axes", depth, shape.size());
+    WHIT_USER(!leaf_seen || depth == shape.size(), Value, "[Tensor] inhomogeneous shape: an element at depth {} where the shape has {} axes", depth,
+              shape.size());
     leaf_seen = true;
     leaves.push_back(h);
     return;
@@ -76,12 +73,10 @@ void flatten_list(nb::handle h, size_t depth, std::vector<int64_t>& shape, std::
     WHIT_USER(!leaf_seen, Value, "[Tensor] inhomogeneous shape: a list at depth {} where there are elements", depth);
     shape.push_back(n);
   } else {
-    WHIT_USER(shape[depth] == n, Value, "[Tensor] inhomogeneous shape: lists of {} and {} elements at depth {}",
-              shape[depth], n, depth);
+    WHIT_USER(shape[depth] == n, Value, "[Tensor] inhomogeneous shape: lists of {} and {} elements at depth {}", shape[depth], n, depth);
   }
   for (Py_ssize_t i = 0; i < n; ++i)  // not the macros: the stable ABI has none
-    flatten_list(PyList_Check(h.ptr()) ? PyList_GetItem(h.ptr(), i) : PyTuple_GetItem(h.ptr(), i), depth + 1, shape,
-                 leaves, leaf_seen);
+    flatten_list(PyList_Check(h.ptr()) ? PyList_GetItem(h.ptr(), i) : PyTuple_GetItem(h.ptr(), i), depth + 1, shape, leaves, leaf_seen);
 }
 
 Scalar scalar_from(nb::handle h, DType dt) {
@@ -101,19 +96,14 @@ Tensor from_list(nb::handle data, nb::handle device, nb::handle dtype) {
   bool any_float = leaves.empty(), any_int = false;
   for (nb::handle x : leaves) {
     if (is_numpy(x) || (!PyBool_Check(x.ptr()) && !PyLong_Check(x.ptr()) && !PyFloat_Check(x.ptr())))
-      raise(ErrorKind::Runtime,
-            fmt::format("[Tensor] Could not infer dtype of a list element of type {}", python_type(x)));
+      raise(ErrorKind::Runtime, fmt::format("[Tensor] Could not infer dtype of a list element of type {}", python_type(x)));
     any_float |= PyFloat_Check(x.ptr()) != 0;
     any_int |= is_plain_int(x);
   }
-  const DType dt = !dtype.is_none() ? to_dtype(dtype)
-                   : any_float      ? default_float()
-                   : any_int        ? default_int()
-                                    : DType::Bool;
+  const DType dt = !dtype.is_none() ? to_dtype(dtype) : any_float ? default_float() : any_int ? default_int() : DType::Bool;
   WHIT_USER(!is_weak(dt) && dt != DType::Void, Runtime, "[Tensor] a list needs storage, which {} has not", name(dt));
   std::vector<std::byte> bytes(leaves.size() * static_cast<size_t>(n_bytes(dt)) + 1);
-  for (size_t i = 0; i < leaves.size(); ++i)
-    write_element(dt, bytes.data(), static_cast<int64_t>(i), scalar_from(leaves[i], dt));
+  for (size_t i = 0; i < leaves.size(); ++i) write_element(dt, bytes.data(), static_cast<int64_t>(i), scalar_from(leaves[i], dt));
   return Tensor::from_bytes(bytes.data(), dt, shape, {.device = to_device(device)});
 }
 
@@ -152,8 +142,8 @@ Tensor from_file(nb::handle data, nb::handle device, nb::handle dtype) {
   const uintmax_t n = std::filesystem::file_size(path, code);
   WHIT_USER(!code, Io, "[Tensor] {}: {}", path, code.message());
   const DType dt = dtype.is_none() ? DType::UInt8 : to_dtype(dtype);
-  WHIT_USER(!is_weak(dt) && n % static_cast<uintmax_t>(n_bytes(dt)) == 0, Runtime,
-            "[Tensor] {}: {} bytes are no whole number of {}", path, n, name(dt));
+  WHIT_USER(!is_weak(dt) && n % static_cast<uintmax_t>(n_bytes(dt)) == 0, Runtime, "[Tensor] {}: {} bytes are no whole number of {}", path, n,
+            name(dt));
   const Tensor t = Tensor::empty(static_cast<int64_t>(n) / n_bytes(dt), {.device = "DISK:" + path, .dtype = dt});
   return device.is_none() ? t : t.to(to_device(device));
 }
@@ -166,8 +156,7 @@ std::vector<std::string> to_device_list(nb::handle h) {
     raise(ErrorKind::Type, fmt::format("[device] expected names of devices, got {}", python_type(h)));
   std::vector<std::string> out;
   for (nb::handle one : h) {
-    if (!nb::isinstance<nb::str>(one))
-      raise(ErrorKind::Type, fmt::format("[device] expected a device name, got {}", python_type(one)));
+    if (!nb::isinstance<nb::str>(one)) raise(ErrorKind::Type, fmt::format("[device] expected a device name, got {}", python_type(one)));
     out.push_back(nb::cast<std::string>(one));
   }
   WHIT_USER(!out.empty(), Value, "[device] an empty list; expected at least one name");
@@ -212,8 +201,7 @@ IntList to_ints(nb::handle h, const char* what) {
     raise(ErrorKind::Type, fmt::format("[{}] expected integers, got {}", what, python_type(h)));
   if (nb::hasattr(h, "__index__")) return to_int(h, what);
   Sints out;
-  if (!nb::isinstance<nb::sequence>(h))
-    raise(ErrorKind::Type, fmt::format("[{}] expected integers, got {}", what, python_type(h)));
+  if (!nb::isinstance<nb::sequence>(h)) raise(ErrorKind::Type, fmt::format("[{}] expected integers, got {}", what, python_type(h)));
   for (nb::handle x : nb::borrow<nb::sequence>(h)) {
     if ((PyTuple_Check(x.ptr()) || PyList_Check(x.ptr()))) {
       const IntList inner = to_ints(x, what);
@@ -255,10 +243,8 @@ Axes to_axes(nb::handle h) {
 IntTuple to_tuple(const Shape& shape) {
   nb::list l;
   for (size_t i = 0; i < shape.size(); ++i)
-    if (const Node* symbol = shape.symbol(i))
-      l.append(uop_object(UOp(symbol)));
-    else
-      l.append(shape[i]);
+    if (const Node* symbol = shape.symbol(i)) l.append(uop_object(UOp(symbol)));
+    else l.append(shape[i]);
   return nb::tuple(l);
 }
 
@@ -268,8 +254,7 @@ Tensor to_tensor(nb::handle h, const char* op) {
   if (PyBool_Check(h.ptr()) || PyLong_Check(h.ptr()) || PyFloat_Check(h.ptr())) return from_scalar(h);
   if (UOp u; nb::try_cast<UOp>(h, u)) return Tensor(u);
   if (is_numpy(h)) {
-    if (nb::hasattr(h, "shape") && nb::len(nb::object(h.attr("shape"))) == 0)
-      return from_scalar(nb::object(h.attr("item")()));
+    if (nb::hasattr(h, "shape") && nb::len(nb::object(h.attr("shape"))) == 0) return from_scalar(nb::object(h.attr("item")()));
     return make_tensor(h, nb::none(), nb::none());
   }
   if (PyList_Check(h.ptr()) || PyTuple_Check(h.ptr())) return make_tensor(h, nb::none(), nb::none());
@@ -308,10 +293,9 @@ Tensor make_tensor(nb::handle data, nb::handle device, nb::handle dtype) {
   if (nb::isinstance<nb::bytes>(data)) {
     nb::bytes b = nb::borrow<nb::bytes>(data);
     const DType dt = dtype.is_none() ? DType::UInt8 : to_dtype(dtype);
-    WHIT_USER(!is_weak(dt) && b.size() % static_cast<size_t>(n_bytes(dt)) == 0, Runtime,
-              "[Tensor] {} bytes are no whole number of {}", b.size(), name(dt));
-    return Tensor::from_bytes(b.data(), dt, static_cast<int64_t>(b.size()) / n_bytes(dt),
-                              {.device = to_device(device)});
+    WHIT_USER(!is_weak(dt) && b.size() % static_cast<size_t>(n_bytes(dt)) == 0, Runtime, "[Tensor] {} bytes are no whole number of {}", b.size(),
+              name(dt));
+    return Tensor::from_bytes(b.data(), dt, static_cast<int64_t>(b.size()) / n_bytes(dt), {.device = to_device(device)});
   }
   if (PyList_Check(data.ptr()) || PyTuple_Check(data.ptr())) return from_list(data, device, dtype);
   if (nb::try_cast<Tensor*>(data, same, false) && same) {
@@ -326,9 +310,7 @@ Tensor make_tensor(nb::handle data, nb::handle device, nb::handle dtype) {
     return from_array(data.attr("detach")().attr("cpu")().attr("numpy")(), device, dtype);
   if (nb::hasattr(data, "__array__")) return from_array(data, device, dtype);
   raise(ErrorKind::Runtime,
-        fmt::format(
-            "[Tensor] can't create Tensor from {}; expected a number, a list, bytes, an array, a path or a Tensor",
-            python_type(data)));
+        fmt::format("[Tensor] can't create Tensor from {}; expected a number, a list, bytes, an array, a path or a Tensor", python_type(data)));
 }
 
 Index to_index(nb::handle h, const Tensor& self) {
@@ -353,8 +335,7 @@ Index to_index(nb::handle h, const Tensor& self) {
   }
   Tensor* t = nullptr;
   if (nb::try_cast<Tensor*>(h, t, false) && t) return *t;
-  if (PyBool_Check(h.ptr()))
-    raise(ErrorKind::Index, "[getitem] a bool is no index; expected int, slice, None, ..., list or Tensor");
+  if (PyBool_Check(h.ptr())) raise(ErrorKind::Index, "[getitem] a bool is no index; expected int, slice, None, ..., list or Tensor");
   if (is_ndarray(h) && nb::len(nb::object(h.attr("shape"))) > 0) return make_tensor(h, nb::none(), nb::none());
   if (UOp u; nb::try_cast<UOp>(h, u)) return u;
   if (nb::hasattr(h, "__index__")) return to_int(h, "getitem");
@@ -372,20 +353,17 @@ Index to_index(nb::handle h, const Tensor& self) {
       WHIT_USER(v >= INT32_MIN && v <= INT32_MAX, Index, "[getitem] index {} is out of range", v);
       values.push_back(static_cast<int32_t>(v));
     }
-    if (all_bool && !leaves.empty())
-      raise(ErrorKind::Index, "[getitem] a list of bools is no index; expected integers, or a mask as a Tensor");
+    if (all_bool && !leaves.empty()) raise(ErrorKind::Index, "[getitem] a list of bools is no index; expected integers, or a mask as a Tensor");
     return Tensor::from_bytes(values.data(), DType::Int32, shape, {.device = self.device()});
   }
-  raise(ErrorKind::Index,
-        fmt::format("[getitem] a {} is no index; expected int, slice, None, ..., list or Tensor", python_type(h)));
+  raise(ErrorKind::Index, fmt::format("[getitem] a {} is no index; expected int, slice, None, ..., list or Tensor", python_type(h)));
 }
 
 std::vector<Index> to_indices(nb::handle h, const Tensor& self) {
   std::vector<Index> out;
   if (PyTuple_Check(h.ptr()))
     for (nb::handle x : nb::borrow<nb::tuple>(h)) out.push_back(to_index(x, self));
-  else
-    out.push_back(to_index(h, self));
+  else out.push_back(to_index(h, self));
   return out;
 }
 
@@ -409,8 +387,7 @@ nb::object nested(DType dt, const void* data, const Shape& shape, size_t axis, i
 }
 // Reading runs the graph, and what a capture records is only right when every call would read the same.
 void check_not_capturing() {
-  WHIT_USER(!engine::is_capturing(), Jit,
-            "[jit] data of a tensor was read while a function is captured: a replay would not read it again");
+  WHIT_USER(!engine::is_capturing(), Jit, "[jit] data of a tensor was read while a function is captured: a replay would not read it again");
 }
 std::vector<std::byte> read_bytes(const Tensor& t) {
   check_not_capturing();
@@ -431,8 +408,7 @@ AnyObject to_list(const Tensor& self) {
 
 AnyObject to_numpy(const Tensor& self) {
   check_not_capturing();
-  WHIT_USER(!self.shape().is_symbolic(), Assertion, "[data] shape {} is symbolic; shrink it to numbers first",
-            self.shape().str());
+  WHIT_USER(!self.shape().is_symbolic(), Assertion, "[data] shape {} is symbolic; shrink it to numbers first", self.shape().str());
   Tensor t = strong(self);
   if (is_fp8(t.dtype()) || t.dtype() == DType::BFloat16) t = t.cast(DType::Float32);
   nb::object np = numpy();

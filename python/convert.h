@@ -35,9 +35,7 @@ using AnyObject = nb::typed<nb::object, nb::any>;
 DTypeObject dtype_object(DType dt);
 /// A DType object or a name. errors: Type
 DType to_dtype(nb::handle h);
-inline std::optional<DType> to_optional_dtype(nb::handle h) {
-  return h.is_none() ? std::nullopt : std::optional(to_dtype(h));
-}
+inline std::optional<DType> to_optional_dtype(nb::handle h) { return h.is_none() ? std::nullopt : std::optional(to_dtype(h)); }
 /// None or a device name, canonical.
 /// Several names become one, joined by commas.
 std::optional<std::string> to_device(nb::handle h);

@@ -25,8 +25,7 @@ class TensorClass : public nanobind::class_<Tensor> {
     Base::def_static(name, std::forward<F>(f), extra..., doc_of(name));
     return *this;
   }
-  template <class Getter, class... Extra>
-  TensorClass& def_prop_ro(const char* name, Getter&& get, const Extra&... extra) {
+  template <class Getter, class... Extra> TensorClass& def_prop_ro(const char* name, Getter&& get, const Extra&... extra) {
     Base::def_prop_ro(name, std::forward<Getter>(get), extra..., doc_of(name));
     return *this;
   }

@@ -91,12 +91,10 @@ void bind_dtype(nb::module_& m) {
           nb::arg().none())
       .def("__lt__",
            [](const PyDType& d, const PyDType& o) {
-             return std::make_pair(info(d.dt).priority, info(d.dt).bits) <
-                    std::make_pair(info(o.dt).priority, info(o.dt).bits);
+             return std::make_pair(info(d.dt).priority, info(d.dt).bits) < std::make_pair(info(o.dt).priority, info(o.dt).bits);
            })
-      .def("__reduce__", [](const PyDType& d) {
-        return nb::make_tuple(nb::module_::import_("whit.dtype").attr("to_dtype"), nb::make_tuple(info(d.dt).name));
-      });
+      .def("__reduce__",
+           [](const PyDType& d) { return nb::make_tuple(nb::module_::import_("whit.dtype").attr("to_dtype"), nb::make_tuple(info(d.dt).name)); });
   for (int i = 0; i < kNumDTypes; ++i) singletons()[i] = nb::cast(PyDType{static_cast<DType>(i)});
 
   m.def("dtype", [](nb::handle h) { return dtype_object(to_dtype(h)); });
@@ -105,9 +103,7 @@ void bind_dtype(nb::module_& m) {
       [](nb::handle value, nb::handle dtype) {
         const DType dt = to_dtype(dtype);
         uint64_t bits = 0;
-        write_element(dt, &bits, 0,
-                      is_float(dt) ? Scalar::of(dt, nb::cast<double>(nb::float_(value)))
-                                   : Scalar::of(dt, to_int(value, "bits_of")));
+        write_element(dt, &bits, 0, is_float(dt) ? Scalar::of(dt, nb::cast<double>(nb::float_(value))) : Scalar::of(dt, to_int(value, "bits_of")));
         return bits;
       },
       "How memory holds a number, as an unsigned integer.");
@@ -134,10 +130,8 @@ void bind_dtype(nb::module_& m) {
     for (nb::handle h : ds) d = least_upper_dtype(d, to_dtype(h));
     return dtype_object(d);
   });
-  m.def("least_upper_float",
-        [](nb::handle d) { return dtype_object(least_upper_float(to_dtype(d), default_float())); });
-  m.def("strong_dtype",
-        [](nb::handle d) { return dtype_object(strong_dtype(to_dtype(d), default_int(), default_float())); });
+  m.def("least_upper_float", [](nb::handle d) { return dtype_object(least_upper_float(to_dtype(d), default_float())); });
+  m.def("strong_dtype", [](nb::handle d) { return dtype_object(strong_dtype(to_dtype(d), default_int(), default_float())); });
   m.def("weak_dtype", [](nb::handle d) { return dtype_object(weak_dtype(to_dtype(d))); });
   m.def("can_lossless_cast", [](nb::handle a, nb::handle b) { return can_lossless_cast(to_dtype(a), to_dtype(b)); });
   m.def("sum_acc_dtype", [](nb::handle d) { return dtype_object(sum_acc_dtype(to_dtype(d))); });

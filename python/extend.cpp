@@ -64,8 +64,7 @@ class PyAllocator final : public Allocator {
   }
   nb::object object_of(void* handle) const {
     const auto it = memory_.find(handle);
-    WHIT_USER(it != memory_.end(), Device, "[device] {} is given memory of somebody else, which it cannot use",
-              device_.name());
+    WHIT_USER(it != memory_.end(), Device, "[device] {} is given memory of somebody else, which it cannot use", device_.name());
     return it->second.object;
   }
 
@@ -119,9 +118,8 @@ class PyProgram final : public Program {
     for (int i = 0; i < n_buffers; ++i) handles.append(memory_.object_of(buffers[i]));
     for (int i = 0; i < n_variables; ++i) vals.append(variables[i]);
     const auto sizes = [](const int64_t(&s)[3]) { return nb::make_tuple(s[0], s[1], s[2]); };
-    nb::object seconds =
-        (*impl_)(*nb::tuple(handles), nb::arg("global_size") = sizes(size.global),
-                 nb::arg("local_size") = sizes(size.local), nb::arg("vals") = nb::tuple(vals), nb::arg("wait") = wait);
+    nb::object seconds = (*impl_)(*nb::tuple(handles), nb::arg("global_size") = sizes(size.global), nb::arg("local_size") = sizes(size.local),
+                                  nb::arg("vals") = nb::tuple(vals), nb::arg("wait") = wait);
     return seconds.is_none() ? 0 : nb::cast<double>(seconds);
   }
 
@@ -159,8 +157,7 @@ class PyDevice final : public Device {
 class PyCompiler final : public Compiler {
  public:
   explicit PyCompiler(nb::object impl)
-      : Compiler(impl.attr("cachekey").is_none() ? "" : nb::cast<std::string>(impl.attr("cachekey"))),
-        impl_(hold(impl)) {}
+      : Compiler(impl.attr("cachekey").is_none() ? "" : nb::cast<std::string>(impl.attr("cachekey"))), impl_(hold(impl)) {}
   std::string compile(const std::string&, const std::string& source) override {
     const nb::gil_scoped_acquire lock;
     const nb::object library = impl_->attr("compile")(source);
@@ -240,8 +237,7 @@ PassFn pass_of(nb::object fn) {
     nb::object out = (*held)(uop_object(sink));
     UOp u;
     if (out.is_none()) return sink;
-    if (!nb::try_cast<UOp>(out, u))
-      raise(ErrorKind::Type, fmt::format("[pass] expected a UOp or None, got a {}", nb::type_name(out.type()).c_str()));
+    if (!nb::try_cast<UOp>(out, u)) raise(ErrorKind::Type, fmt::format("[pass] expected a UOp or None, got a {}", nb::type_name(out.type()).c_str()));
     return u;
   };
 }
@@ -269,8 +265,7 @@ void bind_extend(nb::module_& m) {
     const KernelSignature s = signature_of(program);
     nb::dict d;
     nb::list buffers;
-    for (const auto& b : s.buffers)
-      buffers.append(nb::make_tuple(b.slot, dtype_object(b.dtype), b.n_elems, b.is_read, b.is_written));
+    for (const auto& b : s.buffers) buffers.append(nb::make_tuple(b.slot, dtype_object(b.dtype), b.n_elems, b.is_read, b.is_written));
     d["buffers"] = buffers, d["variables"] = nb::cast(s.variables), d["scratch_bytes"] = s.scratch_bytes;
     d["n_global"] = s.n_global, d["has_global"] = s.has_global;
     return d;
@@ -298,25 +293,24 @@ void bind_extend(nb::module_& m) {
       .def(nb::init<const KernelObject&>(), nb::arg("kernel"))
       .def(
           "__call__",
-          [](CpuProgram& p, nb::args bufs, const std::tuple<int64_t, int64_t, int64_t>& global, nb::handle,
-             const std::vector<int64_t>& vals, bool wait) {
-            WHIT_USER(static_cast<int>(bufs.size()) == p.n_buffers, Value, "[kernel {}] {} buffers given, it has {}",
-                      p.name, bufs.size(), p.n_buffers);
+          [](CpuProgram& p, nb::args bufs, const std::tuple<int64_t, int64_t, int64_t>& global, nb::handle, const std::vector<int64_t>& vals,
+             bool wait) {
+            WHIT_USER(static_cast<int>(bufs.size()) == p.n_buffers, Value, "[kernel {}] {} buffers given, it has {}", p.name, bufs.size(),
+                      p.n_buffers);
             std::vector<void*> addresses;
             for (nb::handle b : bufs) addresses.push_back(reinterpret_cast<void*>(nb::cast<uintptr_t>(b)));
             const LaunchSize size{{std::get<0>(global), std::get<1>(global), std::get<2>(global)}};
             return unlocked([&] { return p.run(addresses.data(), vals.data(), size, wait); });
           },
-          nb::arg("bufs"), nb::kw_only(), nb::arg("global_size"), nb::arg("local_size") = nb::none(),
-          nb::arg("vals") = std::vector<int64_t>(), nb::arg("wait") = false);
+          nb::arg("bufs"), nb::kw_only(), nb::arg("global_size"), nb::arg("local_size") = nb::none(), nb::arg("vals") = std::vector<int64_t>(),
+          nb::arg("wait") = false);
 
   m.def("register_device", [](const std::string& kind, nb::object cls) {
     auto made = std::make_unique<PyKind>(kind, cls);
     unlocked([&] { register_device(std::move(made)); });
   });
   m.def("python_device", &python_device, "The Python object of a device that Python registered, else None.");
-  m.def("device_contract",
-        [](const std::string& device) { return unlocked([&] { return broken_contracts(device); }); });
+  m.def("device_contract", [](const std::string& device) { return unlocked([&] { return broken_contracts(device); }); });
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&close_python_devices));
 }
 

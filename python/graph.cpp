@@ -36,8 +36,8 @@ void bind_graph(nb::module_& m) {
     nb::object ret = body();
     const bool single = nb::isinstance<Tensor>(ret);
     if (!single && !PyTuple_Check(ret.ptr()) && !PyList_Check(ret.ptr()))
-      raise(ErrorKind::Runtime, fmt::format("[function] expected a Tensor or a tuple of Tensors to be returned, got {}",
-                                            nb::type_name(ret.type()).c_str()));
+      raise(ErrorKind::Runtime,
+            fmt::format("[function] expected a Tensor or a tuple of Tensors to be returned, got {}", nb::type_name(ret.type()).c_str()));
     const std::vector<Tensor> out = single ? std::vector<Tensor>{nb::cast<Tensor&>(ret)} : to_tensors(ret, "function");
     const std::vector<Tensor> called = make_call(in, out, allow_implicit, gradient);
     if (single) return nb::cast(called[0]);
@@ -57,8 +57,8 @@ void bind_graph(nb::module_& m) {
           nb::object sink = kernel(*nb::tuple(l));
           UOp u;
           if (!nb::try_cast<UOp>(sink, u, false))
-            raise(ErrorKind::Type, fmt::format("[custom_kernel] the function returned a {}; expected a SINK (UOp)",
-                                               nb::type_name(sink.type()).c_str()));
+            raise(ErrorKind::Type,
+                  fmt::format("[custom_kernel] the function returned a {}; expected a SINK (UOp)", nb::type_name(sink.type()).c_str()));
           return u;
         },
         gradient));
@@ -67,8 +67,7 @@ void bind_graph(nb::module_& m) {
     std::vector<UOp> roots;
     for (const Tensor& t : to_tensors(tensors, "schedule_linear")) {
       if (!t.device()) continue;
-      WHIT_USER(!is_weak(t.dtype()), Runtime, "[schedule_linear] a tensor of {} has no storage; cast it first",
-                name(t.dtype()));
+      WHIT_USER(!is_weak(t.dtype()), Runtime, "[schedule_linear] a tensor of {} has no storage; cast it first", name(t.dtype()));
       if (t.numel() != 0 && !t.is_realized()) roots.push_back(t.impl()->storage ? t.impl()->storage->state() : t.uop());
     }
     return roots.empty() ? UOp::make(Op::Linear, DType::Void, {}) : engine::schedule(roots).schedule->to_linear();

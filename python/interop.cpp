@@ -30,8 +30,7 @@ HostMemory host_memory(Tensor t, bool copy) {
       if (engine::is_buffer_view(u)) {
         const BufferPtr memory = engine::buffer_of(engine::buffer_below(u));
         memory->handle();
-        if (memory->n_bytes() == 0 || memory->host_pointer())
-          return HostMemory{memory, dt, {t.shape().begin(), t.shape().end()}};
+        if (memory->n_bytes() == 0 || memory->host_pointer()) return HostMemory{memory, dt, {t.shape().begin(), t.shape().end()}};
         t = t.to("CPU");
       } else {
         t = t.contiguous();  // a view that is not in row-major order
@@ -57,8 +56,7 @@ DType from_dlpack_dtype(nb::dlpack::dtype d) {
     const DType dt = static_cast<DType>(i);
     if (!is_weak(dt) && dt != DType::Void && !is_fp8(dt) && dlpack_dtype(dt) == d) return dt;
   }
-  raise(ErrorKind::Type, fmt::format("[from_dlpack] elements of {} bits, code {}, {} lanes have no dtype here", d.bits,
-                                     d.code, d.lanes));
+  raise(ErrorKind::Type, fmt::format("[from_dlpack] elements of {} bits, code {}, {} lanes have no dtype here", d.bits, d.code, d.lanes));
 }
 
 template <class Framework> nb::object as_array(const Tensor& t, bool copy) {
@@ -86,8 +84,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 Tensor from_dlpack(nb::handle x) {
   nb::ndarray<nb::c_contig, nb::device::cpu> array;
   if (!nb::try_cast(x, array))
-    raise(ErrorKind::Type,
-          fmt::format("[from_dlpack] a {} gives no array in the memory of the host", nb::type_name(x.type()).c_str()));
+    raise(ErrorKind::Type, fmt::format("[from_dlpack] a {} gives no array in the memory of the host", nb::type_name(x.type()).c_str()));
   const DType dt = from_dlpack_dtype(array.dtype());
   Dims dims;
   for (size_t i = 0; i < array.ndim(); ++i) dims.push_back(static_cast<int64_t>(array.shape(i)));
@@ -133,8 +130,8 @@ void bind_interop(TensorClass& t) {
          WHIT_USER(stream.is_none(), Value, "[dlpack] memory of the host has no streams");
          return as_array<nb::array_api>(x, copy.is(Py_True)).attr("__dlpack__")();
        },
-       nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(),
-       nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none())
+       nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
+       nb::arg("copy") = nb::none())
       .def("__dlpack_device__", [](const Tensor&) { return std::make_pair(1, 0); })
       .def_static("from_dlpack", &from_dlpack, nb::arg("x"));
 }

@@ -33,8 +33,8 @@ nb::dict from_metadata(const nn::Metadata& meta) {
 // A path, or a tensor that holds the bytes of a file.
 template <class F> auto with_file(nb::handle source, const char* op, const F& f) {
   if (Tensor* t = nullptr; nb::try_cast<Tensor*>(source, t, false) && t) {
-    WHIT_USER(t->ndim() == 1 && t->dtype() == DType::UInt8, Value,
-              "[{}] a tensor of {} {}; expected bytes, (n,) of uint8", op, t->shape().str(), name(t->dtype()));
+    WHIT_USER(t->ndim() == 1 && t->dtype() == DType::UInt8, Value, "[{}] a tensor of {} {}; expected bytes, (n,) of uint8", op, t->shape().str(),
+              name(t->dtype()));
     const std::vector<std::byte> bytes = unlocked([&] { return t->bytes(); });
     const io::Bytes memory(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
     return f(std::make_unique<io::InputFile>("<tensor>", memory));
@@ -86,9 +86,7 @@ class PickleObjects {
         return d;
       }
       case Kind::Persistent: return get(*v.items[0], depth + 1);
-      case Kind::Global:
-        return keep(v.text.starts_with("torch ") && dtype(v) ? nb::object(dtype_object(*dtype(v)))
-                                                             : make_dummy(v.text));
+      case Kind::Global: return keep(v.text.starts_with("torch ") && dtype(v) ? nb::object(dtype_object(*dtype(v))) : make_dummy(v.text));
       case Kind::Call: return call(v, depth);
       case Kind::Object: return object(v, depth);
     }
@@ -179,8 +177,7 @@ class PickleObjects {
 nb::dict to_dict(const nn::StateDict& files) {
   nb::dict d;
   for (const auto& [name, t] : files)
-    d[nb::steal(PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "surrogateescape"))] =
-        nb::cast(t);
+    d[nb::steal(PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "surrogateescape"))] = nb::cast(t);
   return d;
 }
 
@@ -215,9 +212,7 @@ void bind_io(nb::module_& m) {
     return nb::bytes(b.data(), b.size());
   });
   m.def("safe_load", [](nb::handle source) {
-    return with_file(source, "safe_load", [](std::unique_ptr<io::InputFile> f) {
-      return to_dict(nn::safe_load(io::SafetensorsFile(std::move(f))));
-    });
+    return with_file(source, "safe_load", [](std::unique_ptr<io::InputFile> f) { return to_dict(nn::safe_load(io::SafetensorsFile(std::move(f)))); });
   });
   m.def("torch_load", [](nb::handle source, nb::handle dummy) {
     return with_file(source, "torch_load", [&](std::unique_ptr<io::InputFile> file) {
@@ -227,14 +222,12 @@ void bind_io(nb::module_& m) {
   });
   m.def("gguf_load", [](nb::handle source) {
     if (!nb::isinstance<Tensor>(source)) return from_gguf(io::GgufFile(nb::cast<std::string>(nb::str(source))));
-    return with_file(source, "gguf_load",
-                     [](std::unique_ptr<io::InputFile> f) { return from_gguf(io::GgufFile(std::move(f))); });
+    return with_file(source, "gguf_load", [](std::unique_ptr<io::InputFile> f) { return from_gguf(io::GgufFile(std::move(f))); });
   });
   m.def("ggml_data_to_tensor", [](const Tensor& t, int64_t n, int64_t type) {
     constexpr char kOp[] = "[ggml_data_to_tensor] the tensor";
     const io::GgmlType& kind = io::ggml_type(type, kOp);
-    WHIT_USER(t.ndim() == 1 && t.dtype() == DType::UInt8, Value, "{} is {} {}; expected bytes, (n,) of uint8", kOp,
-              t.shape().str(), name(t.dtype()));
+    WHIT_USER(t.ndim() == 1 && t.dtype() == DType::UInt8, Value, "{} is {} {}; expected bytes, (n,) of uint8", kOp, t.shape().str(), name(t.dtype()));
     return unlocked([&] {
       const std::vector<std::byte> bytes = t.bytes();
       const io::Bytes blocks(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
@@ -245,12 +238,10 @@ void bind_io(nb::module_& m) {
     });
   });
   m.def("zip_extract", [](nb::handle source) {
-    return with_file(source, "zip_extract",
-                     [](std::unique_ptr<io::InputFile> f) { return to_dict(nn::zip_extract(*f)); });
+    return with_file(source, "zip_extract", [](std::unique_ptr<io::InputFile> f) { return to_dict(nn::zip_extract(*f)); });
   });
   m.def("tar_extract", [](nb::handle source) {
-    return with_file(source, "tar_extract",
-                     [](std::unique_ptr<io::InputFile> f) { return to_dict(nn::tar_extract(*f)); });
+    return with_file(source, "tar_extract", [](std::unique_ptr<io::InputFile> f) { return to_dict(nn::tar_extract(*f)); });
   });
   m.def("safe_save", [](nb::dict tensors, const std::string& path, nb::dict metadata) {
     const nn::StateDict state = to_state(tensors, "safe_save");
@@ -292,8 +283,7 @@ void bind_io(nb::module_& m) {
     return nb::make_tuple(d.x_train, d.y_train, d.x_test, d.y_test);
   };
   m.def("mnist", [=](bool fashion, const std::string& folder) {
-    return data_set([&] { io::find_mnist_folder(fashion, folder); },
-                    [&] { return nn::datasets::mnist({.fashion = fashion, .folder = folder}); });
+    return data_set([&] { io::find_mnist_folder(fashion, folder); }, [&] { return nn::datasets::mnist({.fashion = fashion, .folder = folder}); });
   });
   m.def("cifar", [=](const std::string& folder) {
     return data_set([&] { io::find_cifar_folder(folder); }, [&] { return nn::datasets::cifar({.folder = folder}); });

@@ -40,14 +40,13 @@ class PyJit {
     const bool replays = jit_.is_captured() && flag::JIT();
     if (replays) {
       // Number, shapes and dtypes of tensors are the business of jit_, which says more about them.
-      WHIT_USER(form == form_ || inputs.size() != n_inputs_, Jit,
-                "[jit] the arguments are {}; captured with {} (t is a tensor, o another object)", form, form_);
+      WHIT_USER(form == form_ || inputs.size() != n_inputs_, Jit, "[jit] the arguments are {}; captured with {} (t is a tensor, o another object)",
+                form, form_);
       for (size_t i = 0; i < others.size() && i < others_.size(); ++i)
         WHIT_USER(is_same(others[i], others_[i]), Jit,
-                  "[jit] an argument that is no tensor is {}, and was {} when captured; replay would use the old one",
-                  nb::repr(others[i]).c_str(), nb::repr(others_[i]).c_str());
-      const std::vector<Tensor> out =
-          flag::JIT_CHECK() ? jit_.call(inputs, body) : unlocked([&] { return jit_.call(inputs, {}); });
+                  "[jit] an argument that is no tensor is {}, and was {} when captured; replay would use the old one", nb::repr(others[i]).c_str(),
+                  nb::repr(others_[i]).c_str());
+      const std::vector<Tensor> out = flag::JIT_CHECK() ? jit_.call(inputs, body) : unlocked([&] { return jit_.call(inputs, {}); });
       size_t next = 0;
       return rebuild(structure_, out, next);
     }
@@ -77,8 +76,7 @@ class PyJit {
   static bool is_list(nb::handle h) { return PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()); }
 
   // Tensors among the arguments, also in lists, tuples and dicts; what else there is; and the form of it all.
-  static void collect(nb::handle h, std::vector<Tensor>& out, std::vector<nb::object>& others, std::string& form,
-                      int depth = 0) {
+  static void collect(nb::handle h, std::vector<Tensor>& out, std::vector<nb::object>& others, std::string& form, int depth = 0) {
     if (nb::isinstance<Tensor>(h)) {
       out.push_back(nb::cast<Tensor&>(h));
       form += "t,";
@@ -111,8 +109,8 @@ class PyJit {
       const double x = PyFloat_AsDouble(a.ptr()), y = PyFloat_AsDouble(b.ptr());
       return x == y || (x != x && y != y);
     }
-    const bool by_value = PyLong_CheckExact(a.ptr()) || PyUnicode_CheckExact(a.ptr()) || PyBytes_CheckExact(a.ptr()) ||
-                          PySlice_Check(a.ptr()) || a.type().is(nb::module_::import_("types").attr("MethodType"));
+    const bool by_value = PyLong_CheckExact(a.ptr()) || PyUnicode_CheckExact(a.ptr()) || PyBytes_CheckExact(a.ptr()) || PySlice_Check(a.ptr()) ||
+                          a.type().is(nb::module_::import_("types").attr("MethodType"));
     return by_value && a.equal(b);
   }
 
@@ -125,10 +123,8 @@ class PyJit {
     } else if (PyDict_Check(h.ptr())) {
       for (auto [k, v] : nb::borrow<nb::dict>(h)) flatten(v, out);
     } else {
-      raise(
-          ErrorKind::Jit,
-          fmt::format("[jit] the function returned a {}; expected tensors, or lists, tuples and dicts of them, or None",
-                      nb::type_name(h.type()).c_str()));
+      raise(ErrorKind::Jit, fmt::format("[jit] the function returned a {}; expected tensors, or lists, tuples and dicts of them, or None",
+                                        nb::type_name(h.type()).c_str()));
     }
   }
 
@@ -189,9 +185,7 @@ void bind_jit(nb::module_& m) {
       .def_prop_ro("fxn", &PyJit::fxn)
       .def_prop_ro("cnt", &PyJit::cnt)
       .def_prop_ro("n_kernels", &PyJit::n_kernels)
-      .def_prop_ro("captured", [](nb::object self) -> nb::object {
-        return nb::cast<PyJit&>(self).captured() ? self : nb::object(nb::none());
-      });
+      .def_prop_ro("captured", [](nb::object self) -> nb::object { return nb::cast<PyJit&>(self).captured() ? self : nb::object(nb::none()); });
   m.def("is_capturing", &engine::is_capturing);
 }
 

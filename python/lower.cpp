@@ -63,15 +63,15 @@ class HostView {  // the bytes of an object with the buffer protocol
 void run_executable(engine::Executable& e, nb::handle buffers, const nb::dict& vars) {
   std::vector<PyBuffer> memory;
   for (nb::handle h : nb::borrow<nb::iterable>(buffers)) memory.push_back(to_buffer(h));
-  WHIT_USER(static_cast<int>(memory.size()) == e.object.n_buffers, Value, "[kernel {}] {} buffers given, it has {}",
-            e.name, memory.size(), e.object.n_buffers);
+  WHIT_USER(static_cast<int>(memory.size()) == e.object.n_buffers, Value, "[kernel {}] {} buffers given, it has {}", e.name, memory.size(),
+            e.object.n_buffers);
   for (const Node* n : toposort(e.sink)) {
     if (n->op != Op::Param) continue;
     const PyBuffer& b = memory[static_cast<size_t>(n->arg.int_at(0))];
     const int64_t need = n->shape.numel() * n_bytes(n->dtype);
     WHIT_USER(b.memory->n_bytes() >= need && b.memory->device_name() == e.device, Value,
-              "[kernel {}] buffer {} has {} bytes on {}, it needs {} on {}", e.name, n->arg.int_at(0),
-              b.memory->n_bytes(), b.memory->device_name(), need, e.device);
+              "[kernel {}] buffer {} has {} bytes on {}, it needs {} on {}", e.name, n->arg.int_at(0), b.memory->n_bytes(), b.memory->device_name(),
+              need, e.device);
   }
   std::vector<int64_t> values;
   for (const std::string& v : e.variables) {
@@ -95,8 +95,7 @@ void bind_lower(nb::module_& m) {
           "__init__",
           [](PyBuffer* self, const std::string& device, int64_t size, nb::handle dtype, nb::handle initial_value) {
             const DType dt = to_dtype(dtype);
-            WHIT_USER(size >= 0 && !is_weak(dt) && dt != DType::Void, Value, "[Buffer] {} elements of {}", size,
-                      name(dt));
+            WHIT_USER(size >= 0 && !is_weak(dt) && dt != DType::Void, Value, "[Buffer] {} elements of {}", size, name(dt));
             new (self) PyBuffer{engine::make_buffer(dt, size, Device::get(device).name()), dt};
             if (initial_value.is_none()) return;
             const HostView from(initial_value, PyBUF_C_CONTIGUOUS);
@@ -112,8 +111,7 @@ void bind_lower(nb::module_& m) {
       .def("is_allocated", [](const PyBuffer& b) { return b.memory->is_allocated(); })
       .def("is_initialized", [](const PyBuffer& b) { return b.memory->is_allocated(); })
       .def("allocate", [](nb::handle self) { return nb::cast<PyBuffer&>(self).memory->handle(), nb::borrow(self); })
-      .def("ensure_allocated",
-           [](nb::handle self) { return nb::cast<PyBuffer&>(self).memory->handle(), nb::borrow(self); })
+      .def("ensure_allocated", [](nb::handle self) { return nb::cast<PyBuffer&>(self).memory->handle(), nb::borrow(self); })
       .def(
           "view",
           [](const PyBuffer& b, int64_t size, nb::handle dtype, int64_t offset) {
@@ -138,15 +136,14 @@ void bind_lower(nb::module_& m) {
           },
           nb::arg("mv"))
       .def("__repr__", [](const PyBuffer& b) {
-        return fmt::format("<Buffer {} {} x dtypes.{}, {} bytes{}>", b.memory->device_name(), b.size(),
-                           info(b.dtype).alias, b.memory->n_bytes(), b.memory->is_allocated() ? "" : ", not allocated");
+        return fmt::format("<Buffer {} {} x dtypes.{}, {} bytes{}>", b.memory->device_name(), b.size(), info(b.dtype).alias, b.memory->n_bytes(),
+                           b.memory->is_allocated() ? "" : ", not allocated");
       });
   m.def("buffer_of", &buffer_of_node, "The memory that holds the value of a node. errors: RuntimeError when none does");
 
   nb::class_<PySchedule>(m, "Schedule", "What must run, in which order, so that some tensors have their values.")
       .def_prop_ro(
-          "linear", [](const PySchedule& s) { return s.bound.schedule->to_linear(); },
-          "LINEAR(CALL(SINK kernel, BUFFERs) ..), over fresh BUFFERs.")
+          "linear", [](const PySchedule& s) { return s.bound.schedule->to_linear(); }, "LINEAR(CALL(SINK kernel, BUFFERs) ..), over fresh BUFFERs.")
       .def_prop_ro("cache_hit", [](const PySchedule& s) { return s.bound.cache_hit; })
       .def_prop_ro(
           "kernels",
@@ -162,8 +159,7 @@ void bind_lower(nb::module_& m) {
                      const ScheduleStats& t = s.bound.schedule->stats;
                      nb::dict d;
                      d["n_kernels"] = t.n_kernels, d["n_copies"] = t.n_copies, d["temp_bytes"] = t.temp_bytes;
-                     d["arena_bytes"] = t.arena_bytes, d["live_bytes"] = t.live_bytes,
-                     d["output_bytes"] = t.output_bytes;
+                     d["arena_bytes"] = t.arena_bytes, d["live_bytes"] = t.live_bytes, d["output_bytes"] = t.output_bytes;
                      return d;
                    })
       .def("__len__", [](const PySchedule& s) { return s.bound.schedule->calls.size(); })
@@ -181,17 +177,15 @@ void bind_lower(nb::module_& m) {
 
   m.def("renderer_names", &renderer_names);
   m.def(
-      "optimize_kernel",
-      [](const UOp& sink, const std::string& renderer) { return codegen::optimize(sink, target_of(renderer)); },
-      nb::arg("sink"), nb::arg("renderer") = "llvm", "The kernel with split, typed and ordered ranges.");
+      "optimize_kernel", [](const UOp& sink, const std::string& renderer) { return codegen::optimize(sink, target_of(renderer)); }, nb::arg("sink"),
+      nb::arg("renderer") = "llvm", "The kernel with split, typed and ordered ranges.");
   m.def(
       "lower_kernel",
       [](const UOp& sink, const std::string& renderer, bool optimized, const std::string& decisions) {
         codegen::Decisions said(decisions);
         return optimized ? lower_optimized(sink, target_of(renderer)) : lower_kernel(sink, target_of(renderer), &said);
       },
-      nb::arg("sink"), nb::arg("renderer") = "llvm", nb::arg("optimized") = false, nb::arg("decisions") = "",
-      "PROGRAM(SINK, LINEAR) of a kernel.");
+      nb::arg("sink"), nb::arg("renderer") = "llvm", nb::arg("optimized") = false, nb::arg("decisions") = "", "PROGRAM(SINK, LINEAR) of a kernel.");
   m.def(
       "alternatives",
       [](const UOp& sink, const std::string& renderer, const std::string& decisions) {
@@ -217,9 +211,7 @@ void bind_lower(nb::module_& m) {
       .def_ro("n_ops", &engine::Executable::n_ops)
       .def_ro("n_bytes", &engine::Executable::n_bytes)
       .def_prop_ro("n_buffers", [](const engine::Executable& e) { return e.object.n_buffers; })
-      .def_prop_ro(
-          "library",
-          [](const engine::Executable& e) { return nb::bytes(e.object.library.data(), e.object.library.size()); })
+      .def_prop_ro("library", [](const engine::Executable& e) { return nb::bytes(e.object.library.data(), e.object.library.size()); })
       .def("__call__", &run_executable, nb::arg("buffers"), nb::arg("vars") = nb::dict(),
            "Runs with Buffers or realised Tensors by slot, and values of variables by name; returns when it is done.")
       .def("__repr__", [](const engine::Executable& e) { return fmt::format("<kernel {} on {}>", e.name, e.device); });
@@ -232,8 +224,7 @@ void bind_lower(nb::module_& m) {
         const std::string on = device.is_none() ? default_device() : canonical_device(nb::cast<std::string>(device));
         return unlocked([&] {
           const engine::CompileJob job[] = {{sink, on}};
-          return decisions.empty() ? engine::compile_all(job, flag::BEAM())[0]
-                                   : engine::compile_kernel(job[0], code_path(on), decisions);
+          return decisions.empty() ? engine::compile_all(job, flag::BEAM())[0] : engine::compile_kernel(job[0], code_path(on), decisions);
         });
       },
       nb::arg("sink"), nb::arg("device") = nb::none(), nb::arg("decisions") = "", "Compiles a kernel for a device.");

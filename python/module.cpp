@@ -71,8 +71,7 @@ void reword_type_error() {
   nb::object said = text;
   if (std::string_view(nb::str(text).c_str()).find("(): incompatible function arguments") != std::string_view::npos)
     said = nb::module_::import_("whit.arguments").attr("explain")(text);
-  if (said.is(text))
-    PyErr_Restore(type, value, trace);
+  if (said.is(text)) PyErr_Restore(type, value, trace);
   else {
     Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
     PyErr_SetObject(PyExc_TypeError, said.ptr());
@@ -96,11 +95,9 @@ void reword_errors_of(nb::handle f) {
   }
   const auto kind = nb::cast<std::string>(f.type().attr("__name__"));
   if (kind != "nb_func" && kind != "nb_method") return;
-  constexpr size_t kOffset =
-      sizeof(PyVarObject);  // where nanobind has the pointer; the stable ABI hides what the type says
+  constexpr size_t kOffset = sizeof(PyVarObject);  // where nanobind has the pointer; the stable ABI hides what the type says
 #ifndef Py_LIMITED_API
-  WHIT_CHECK(Py_TYPE(f.ptr())->tp_vectorcall_offset == kOffset, "a call of nanobind at offset {}",
-             Py_TYPE(f.ptr())->tp_vectorcall_offset);
+  WHIT_CHECK(Py_TYPE(f.ptr())->tp_vectorcall_offset == kOffset, "a call of nanobind at offset {}", Py_TYPE(f.ptr())->tp_vectorcall_offset);
 #endif
   auto& slot = *reinterpret_cast<Call*>(reinterpret_cast<char*>(f.ptr()) + kOffset);
   for (size_t i = 0; i < std::size(originals); ++i) {
@@ -114,8 +111,7 @@ void reword_errors_of(nb::handle f) {
 void reword_errors(nb::handle holder) {
   for (nb::handle value : nb::list(holder.attr("__dict__").attr("values")())) {
     reword_errors_of(value);
-    if (PyType_Check(value.ptr()) && nb::cast<std::string>(value.attr("__module__")) == "whit._whit")
-      reword_errors(value);
+    if (PyType_Check(value.ptr()) && nb::cast<std::string>(value.attr("__module__")) == "whit._whit") reword_errors(value);
   }
 }
 }  // namespace
@@ -143,8 +139,7 @@ NB_MODULE(_whit, m) {
     } catch (const Error& e) {
       // A message may quote a file that is no text.
       const std::string_view what = e.what();
-      nb::object text =
-          nb::steal(PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "backslashreplace"));
+      nb::object text = nb::steal(PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "backslashreplace"));
       const bool missing = e.kind() == ErrorKind::Io && what.ends_with(std::strerror(ENOENT));
       if (text.is_valid()) PyErr_SetObject(missing ? PyExc_FileNotFoundError : python_class(e.kind()), text.ptr());
     } catch (const nb::cast_error&) {

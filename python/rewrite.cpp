@@ -57,8 +57,7 @@ class PatternReader {
     }
     if (!is_root && t[0].is_none() && sources.size() == 0 && rest) return;  // any node
     n.kind = pat::PatKind::Node;
-    if (t[0].is_none())
-      n.ops = OpSet::between(static_cast<Op>(0), static_cast<Op>(kNumOps - 1));
+    if (t[0].is_none()) n.ops = OpSet::between(static_cast<Op>(0), static_cast<Op>(kNumOps - 1));
     else
       for (nb::handle o : nb::borrow<nb::tuple>(t[0])) n.ops = n.ops | nb::cast<Op>(o);
     n.n_src = static_cast<uint8_t>(sources.size());
@@ -99,8 +98,8 @@ UOp call_row(const Match& m, RuleCtx& cx) {
   }
   UOp u;
   if (out.is_none() || nb::try_cast<UOp>(out, u)) return u;
-  raise(ErrorKind::Type, fmt::format("[PatternMatcher] rule {} returned a {}; expected a UOp or None",
-                                     static_cast<const Rule*>(m.row)->name, nb::type_name(out.type()).c_str()));
+  raise(ErrorKind::Type, fmt::format("[PatternMatcher] rule {} returned a {}; expected a UOp or None", static_cast<const Rule*>(m.row)->name,
+                                     nb::type_name(out.type()).c_str()));
 }
 
 // `list`: (name, file, line, pattern, function, takes_ctx) a row.
@@ -157,17 +156,13 @@ void bind_rewrite(nb::module_& m) {
   });
   m.def(
       "graph_rewrite",
-      [](const UOp& root, const PyMatcher& s, nb::handle ctx, const std::string& name, bool bottom_up, bool walk,
-         bool enter_calls) {
-        return graph_rewrite(root, s.rules,
-                             {.name = kept(name),
-                              .ctx = ctx.is_none() ? nullptr : ctx.ptr(),
-                              .bottom_up = bottom_up,
-                              .walk = walk,
-                              .enter_calls = enter_calls});
+      [](const UOp& root, const PyMatcher& s, nb::handle ctx, const std::string& name, bool bottom_up, bool walk, bool enter_calls) {
+        return graph_rewrite(
+            root, s.rules,
+            {.name = kept(name), .ctx = ctx.is_none() ? nullptr : ctx.ptr(), .bottom_up = bottom_up, .walk = walk, .enter_calls = enter_calls});
       },
-      nb::arg("sink"), nb::arg("rules"), nb::arg("ctx") = nb::none(), nb::arg("name") = "python",
-      nb::arg("bottom_up") = false, nb::arg("walk") = false, nb::arg("enter_calls") = false);
+      nb::arg("sink"), nb::arg("rules"), nb::arg("ctx") = nb::none(), nb::arg("name") = "python", nb::arg("bottom_up") = false,
+      nb::arg("walk") = false, nb::arg("enter_calls") = false);
   m.def(
       "trace_rewrites",
       [](nb::callable fn) {

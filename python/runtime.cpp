@@ -35,8 +35,7 @@ void bind_runtime(nb::module_& m) {
   m.def("canonicalize_device", [](const std::string& d) { return canonical_device(d); });
   m.def("open_device", [](const std::string& d) { Device::get(d); });
   m.def("synchronize", [](const std::string& d) { unlocked([&] { Device::get(d).synchronize(); }); });
-  m.def("device_count",
-        [](const std::string& d) { return must_find_kind(device_kind_of(canonical_device(d))).count(); });
+  m.def("device_count", [](const std::string& d) { return must_find_kind(device_kind_of(canonical_device(d))).count(); });
   m.def("device_arch", [](const std::string& d) { return Device::get(d).arch(); });
   m.def("opened_devices", [] {
     nb::list l;
@@ -49,17 +48,14 @@ void bind_runtime(nb::module_& m) {
       if (must_find_kind(k).count() > 0) l.append(k);
     return l;
   });
-  m.def(
-      "device_table", [](bool colours) { return unlocked([&] { return device_table(colours); }); },
-      nb::arg("colours") = false);
+  m.def("device_table", [](bool colours) { return unlocked([&] { return device_table(colours); }); }, nb::arg("colours") = false);
   m.def("add_to_timeline", [](const std::string& name, const std::string& device, double start_us, double end_us) {
     const auto ns = [](double us) { return static_cast<int64_t>(us * 1e3); };
     add_to_timeline({"python", name, device == "WHIT" ? "" : device, 0, ns(start_us), ns(end_us)});
   });
   m.def("timeline", [] {
     nb::list l;
-    for (const TimelineEvent& e : timeline())
-      l.append(nb::make_tuple(e.category, e.name, e.device, e.thread, e.start_ns, e.end_ns, e.value));
+    for (const TimelineEvent& e : timeline()) l.append(nb::make_tuple(e.category, e.name, e.device, e.thread, e.start_ns, e.end_ns, e.value));
     return l;
   });
   m.def("build_ended", &build_ended);

@@ -40,14 +40,10 @@ std::vector<std::optional<Pair>> to_pairs(nb::handle h, const char* op) {
 
 std::vector<std::optional<Sint>> to_optional_ints(nb::tuple args, const char* op) {
   std::vector<std::optional<Sint>> out;
-  nb::object seq = args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr()))
-                       ? nb::object(args[0])
-                       : nb::object(args);
+  nb::object seq = args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr())) ? nb::object(args[0]) : nb::object(args);
   for (nb::handle x : nb::borrow<nb::iterable>(seq)) {
-    if (x.is_none())
-      out.emplace_back();
-    else
-      out.emplace_back(to_ints(x, op).at(0));
+    if (x.is_none()) out.emplace_back();
+    else out.emplace_back(to_ints(x, op).at(0));
   }
   return out;
 }
@@ -64,8 +60,7 @@ Tensor arange(nb::handle start, nb::handle stop, nb::handle step, nb::handle dty
     return by == 1 && from == 0 ? lanes : lanes * Tensor(by) + Tensor(from);
   }
   if (PyFloat_Check(first.ptr()) || PyFloat_Check(last.ptr()) || PyFloat_Check(step.ptr()))
-    return Tensor::arange_float(nb::cast<double>(nb::float_(first)), nb::cast<double>(nb::float_(last)),
-                                nb::cast<double>(nb::float_(step)), dt);
+    return Tensor::arange_float(nb::cast<double>(nb::float_(first)), nb::cast<double>(nb::float_(last)), nb::cast<double>(nb::float_(step)), dt);
   auto to_i64 = [](nb::handle h) -> int64_t {
     WHIT_USER(nb::hasattr(h, "__index__"), Type, "[arange] a bound is {}; expected a number",
               nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(h.ptr()))).attr("__name__")));
@@ -84,8 +79,7 @@ std::vector<Tensor> collect(const Tensor* self, nb::args rest, const char* op) {
   for (nb::handle h : rest) {
     if (PyTuple_Check(h.ptr()) || PyList_Check(h.ptr()))
       for (nb::handle x : nb::borrow<nb::iterable>(h)) all.push_back(to_tensor(x, op));
-    else
-      all.push_back(to_tensor(h, op));
+    else all.push_back(to_tensor(h, op));
   }
   return all;
 }
@@ -151,21 +145,16 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
              return x.size(0);
            })
       .def("__bool__", [](const Tensor&) -> bool { raise(ErrorKind::Type, "__bool__ on Tensor is not defined"); })
-      .def("__hash__",
-           [](const Tensor& x) { return static_cast<Py_ssize_t>(reinterpret_cast<uintptr_t>(x.id()) >> 4); })
-      .def("__delitem__",
-           [](const Tensor&, nb::handle) { raise(ErrorKind::Type, "Tensor does not support deleting items"); })
+      .def("__hash__", [](const Tensor& x) { return static_cast<Py_ssize_t>(reinterpret_cast<uintptr_t>(x.id()) >> 4); })
+      .def("__delitem__", [](const Tensor&, nb::handle) { raise(ErrorKind::Type, "Tensor does not support deleting items"); })
       .def_prop_rw(
           "is_param", [](const Tensor& x) { return x.is_param(); }, [](Tensor& x, bool v) { x.is_param_(v); })
       .def_prop_rw(
           "requires_grad", [](const Tensor& x) { return x.is_param(); }, [](Tensor& x, bool v) { x.is_param_(v); })
       .def(
-          "is_param_",
-          [](nb::object self, bool v) -> TensorObject { return nb::cast<Tensor&>(self).is_param_(v), self; },
-          nb::arg("is_param") = true)
+          "is_param_", [](nb::object self, bool v) -> TensorObject { return nb::cast<Tensor&>(self).is_param_(v), self; }, nb::arg("is_param") = true)
       .def(
-          "requires_grad_",
-          [](nb::object self, bool v) -> TensorObject { return nb::cast<Tensor&>(self).is_param_(v), self; },
+          "requires_grad_", [](nb::object self, bool v) -> TensorObject { return nb::cast<Tensor&>(self).is_param_(v), self; },
           nb::arg("requires_grad") = true)
       .def_prop_rw(
           "grad",
@@ -174,8 +163,7 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
             return g.defined() ? nb::cast(g) : nb::none();
           },
           [](Tensor& x, nb::handle g) {
-            WHIT_USER(g.is_none() || nb::isinstance<Tensor>(g), Type, "[grad] expected a Tensor or None, got {}",
-                      nb::repr(g.type()).c_str());
+            WHIT_USER(g.is_none() || nb::isinstance<Tensor>(g), Type, "[grad] expected a Tensor or None, got {}", nb::repr(g.type()).c_str());
             x.set_grad(g.is_none() ? Tensor() : nb::cast<Tensor>(g));
           },
           nb::for_setter(nb::arg("grad").none()));
@@ -205,23 +193,17 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           [](const Tensor& x, nb::args targets, nb::handle gradient) -> TensorList {
             std::vector<Tensor> ts = collect(nullptr, targets, "gradient");
             nb::list out;
-            for (const Tensor& g : x.gradient(ts, gradient.is_none() ? Tensor() : to_tensor(gradient, "gradient")))
-              out.append(g);
+            for (const Tensor& g : x.gradient(ts, gradient.is_none() ? Tensor() : to_tensor(gradient, "gradient"))) out.append(g);
             return out;
           },
           nb::arg("targets"), nb::kw_only(), nb::arg("gradient") = nb::none());
 
   // State
   t.def(
-       "assign",
-       [](nb::object self, nb::handle x) -> TensorObject {
-         return nb::cast<Tensor&>(self).assign(to_tensor(x, "assign")), self;
-       },
+       "assign", [](nb::object self, nb::handle x) -> TensorObject { return nb::cast<Tensor&>(self).assign(to_tensor(x, "assign")), self; },
        nb::arg("x"))
       .def(
-          "replace",
-          [](nb::object self, const Tensor& x) -> TensorObject { return nb::cast<Tensor&>(self).replace(x), self; },
-          nb::arg("x"))
+          "replace", [](nb::object self, const Tensor& x) -> TensorObject { return nb::cast<Tensor&>(self).replace(x), self; }, nb::arg("x"))
       .def(
           "clone", [](const Tensor& x, nb::handle d) { return x.clone(to_device(d)); }, nb::arg("device") = nb::none())
       .def("detach", &Tensor::detach)
@@ -236,14 +218,12 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           },
           nb::arg("device").none())
       .def(
-          "to_",
-          [](nb::object self, nb::handle d) -> TensorObject { return nb::cast<Tensor&>(self).to_(to_device(d)), self; },
+          "to_", [](nb::object self, nb::handle d) -> TensorObject { return nb::cast<Tensor&>(self).to_(to_device(d)), self; },
           nb::arg("device").none());
 
   t.def(
-       "shard",
-       [](const Tensor& x, nb::handle d, std::optional<int64_t> axis) { return x.shard(to_device_list(d), axis); },
-       nb::arg("devices"), nb::arg("axis") = nb::none())
+       "shard", [](const Tensor& x, nb::handle d, std::optional<int64_t> axis) { return x.shard(to_device_list(d), axis); }, nb::arg("devices"),
+       nb::arg("axis") = nb::none())
       .def(
           "shard_",
           [](nb::object self, nb::handle d, std::optional<int64_t> axis) -> TensorObject {
@@ -264,16 +244,15 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
         return with_grad(EXPR, g);                                           \
       },                                                                     \
       nb::arg("shape"), nb::kw_only(), device, dtype, nb::arg(FLAG) = true, WHIT_GRAD)
-#define WHIT_MAKE_BY(NAME, A, A_VALUE, B, B_VALUE, EXPR)                                          \
-  def_static(                                                                                     \
-      #NAME,                                                                                      \
-      [](nb::args s, double a, double b, nb::handle d, nb::handle dt, bool, nb::handle g) {       \
-        const IntList shape = to_ints_args(s, #NAME);                                             \
-        const TensorOptions o = options(d, dt);                                                   \
-        return with_grad(EXPR, g);                                                                \
-      },                                                                                          \
-      nb::arg("shape"), nb::kw_only(), nb::arg(A) = A_VALUE, nb::arg(B) = B_VALUE, device, dtype, \
-      nb::arg("contiguous") = true, WHIT_GRAD)
+#define WHIT_MAKE_BY(NAME, A, A_VALUE, B, B_VALUE, EXPR)                                    \
+  def_static(                                                                               \
+      #NAME,                                                                                \
+      [](nb::args s, double a, double b, nb::handle d, nb::handle dt, bool, nb::handle g) { \
+        const IntList shape = to_ints_args(s, #NAME);                                       \
+        const TensorOptions o = options(d, dt);                                             \
+        return with_grad(EXPR, g);                                                          \
+      },                                                                                    \
+      nb::arg("shape"), nb::kw_only(), nb::arg(A) = A_VALUE, nb::arg(B) = B_VALUE, device, dtype, nb::arg("contiguous") = true, WHIT_GRAD)
 #define WHIT_KAIMING(NAME)                                                            \
   def_static(                                                                         \
       #NAME,                                                                          \
@@ -281,12 +260,9 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
         return with_grad(Tensor::NAME(to_ints_args(s, #NAME), a, options(d, dt)), g); \
       },                                                                              \
       nb::arg("shape"), nb::kw_only(), nb::arg("a") = 0.01, device, dtype, nb::arg("contiguous") = true, WHIT_GRAD)
-#define WHIT_LIKE(NAME, FLAG, ...)                                                \
-  def(                                                                            \
-      #NAME,                                                                      \
-      [](const Tensor& x, nb::handle dt, nb::handle d, bool flag, nb::handle g) { \
-        return with_grad(x.NAME(options(d, dt, flag)), g);                        \
-      },                                                                          \
+#define WHIT_LIKE(NAME, FLAG, ...)                                                                                                             \
+  def(                                                                                                                                         \
+      #NAME, [](const Tensor& x, nb::handle dt, nb::handle d, bool flag, nb::handle g) { return with_grad(x.NAME(options(d, dt, flag)), g); }, \
       __VA_ARGS__, nb::arg(FLAG) = true, WHIT_GRAD)
   t.WHIT_MAKE(zeros, "buffer", Tensor::zeros(shape, o))
       .WHIT_MAKE(ones, "buffer", Tensor::ones(shape, o))
@@ -309,9 +285,7 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
   for (const char* name : {"empty", "invalids"})
     t.def_static(
         name,
-        [](nb::args s, nb::handle d, nb::handle dt, nb::handle g) {
-          return with_grad(Tensor::empty(to_ints_args(s, "empty"), options(d, dt)), g);
-        },
+        [](nb::args s, nb::handle d, nb::handle dt, nb::handle g) { return with_grad(Tensor::empty(to_ints_args(s, "empty"), options(d, dt)), g); },
         nb::arg("shape"), nb::kw_only(), device, dtype, WHIT_GRAD);
   t.def_static(
        "full",
@@ -326,13 +300,9 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           },
           nb::arg("fill_value"), dtype, device, nb::arg("buffer") = true)
       .def(
-          "empty_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.empty_like(options(d, dt)); },
-          dtype, device)
+          "empty_like", [](const Tensor& x, nb::handle dt, nb::handle d) { return x.empty_like(options(d, dt)); }, dtype, device)
       .def(
-          "const_like",
-          [](const Tensor& x, nb::handle v, nb::handle dt) {
-            return x.const_like(to_tensor(v, "const_like"), to_optional_dtype(dt));
-          },
+          "const_like", [](const Tensor& x, nb::handle v, nb::handle dt) { return x.const_like(to_tensor(v, "const_like"), to_optional_dtype(dt)); },
           nb::arg("b"), dtype)
       .def_static(
           "const", [](nb::handle v, nb::handle dt) { return make_tensor(v, nb::none(), dt); }, nb::arg("b"), dtype)
@@ -340,14 +310,12 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
       .def_static(
           "linspace",
           [](nb::handle a, nb::handle b, int64_t n, nb::handle dt) {
-            return Tensor::linspace(nb::cast<double>(nb::float_(a)), nb::cast<double>(nb::float_(b)), n,
-                                    to_optional_dtype(dt));
+            return Tensor::linspace(nb::cast<double>(nb::float_(a)), nb::cast<double>(nb::float_(b)), n, to_optional_dtype(dt));
           },
           nb::arg("start"), nb::arg("stop"), nb::arg("steps"), dtype)
       .def_static(
-          "eye",
-          [](int64_t n, std::optional<int64_t> k, nb::handle dt) { return Tensor::eye(n, k, to_optional_dtype(dt)); },
-          nb::arg("n"), nb::arg("m") = nb::none(), dtype)
+          "eye", [](int64_t n, std::optional<int64_t> k, nb::handle dt) { return Tensor::eye(n, k, to_optional_dtype(dt)); }, nb::arg("n"),
+          nb::arg("m") = nb::none(), dtype)
       .def_static(
           "from_blob",
           [](uintptr_t ptr, nb::handle s, nb::handle d, nb::handle dt) {
@@ -360,18 +328,16 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
       .def_static(
           "randint",
           [](nb::args s, nb::handle low, nb::handle high, nb::handle dt, nb::handle d, bool) {
-            if (!PyLong_Check(low.ptr()) || !PyLong_Check(high.ptr()))
-              raise(ErrorKind::Type, "[randint] low and high must be integers");
-            return Tensor::randint(to_ints_args(s, "randint"), {.low = to_int(low, "randint"),
-                                                                .high = to_int(high, "randint"),
-                                                                .dtype = to_optional_dtype(dt),
-                                                                .device = to_device(d)});
+            if (!PyLong_Check(low.ptr()) || !PyLong_Check(high.ptr())) raise(ErrorKind::Type, "[randint] low and high must be integers");
+            return Tensor::randint(
+                to_ints_args(s, "randint"),
+                {.low = to_int(low, "randint"), .high = to_int(high, "randint"), .dtype = to_optional_dtype(dt), .device = to_device(d)});
           },
-          nb::arg("shape"), nb::kw_only(), nb::arg("low") = 0, nb::arg("high") = 10, nb::arg("dtype").none() = int32,
-          device, nb::arg("contiguous") = true)
+          nb::arg("shape"), nb::kw_only(), nb::arg("low") = 0, nb::arg("high") = 10, nb::arg("dtype").none() = int32, device,
+          nb::arg("contiguous") = true)
       .def_static(
-          "randperm", [](int64_t n, nb::handle d, nb::handle dt, bool) { return Tensor::randperm(n, options(d, dt)); },
-          nb::arg("n"), device, nb::arg("dtype").none() = int32, nb::kw_only(), nb::arg("contiguous") = true)
+          "randperm", [](int64_t n, nb::handle d, nb::handle dt, bool) { return Tensor::randperm(n, options(d, dt)); }, nb::arg("n"), device,
+          nb::arg("dtype").none() = int32, nb::kw_only(), nb::arg("contiguous") = true)
       .def("multinomial", &Tensor::multinomial, nb::arg("num_samples") = 1, nb::arg("replacement") = false)
       .def("dropout", &Tensor::dropout, nb::arg("p") = 0.5);
 
@@ -379,15 +345,12 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
   auto reshape = [](const Tensor& x, nb::handle shape, nb::args rest) {
     // None keeps the axis.
     nb::tuple a = joined(shape, rest);
-    nb::object seq =
-        a.size() == 1 && (PyTuple_Check(a[0].ptr()) || PyList_Check(a[0].ptr())) ? nb::object(a[0]) : nb::object(a);
+    nb::object seq = a.size() == 1 && (PyTuple_Check(a[0].ptr()) || PyList_Check(a[0].ptr())) ? nb::object(a[0]) : nb::object(a);
     Sints dims;
     size_t i = 0;
     for (nb::handle h : nb::borrow<nb::iterable>(seq)) {
-      if (h.is_none())
-        dims.push_back(IntList(x.shape()).at(i));
-      else
-        dims.push_back(to_ints(h, "reshape").at(0));
+      if (h.is_none()) dims.push_back(IntList(x.shape()).at(i));
+      else dims.push_back(to_ints(h, "reshape").at(0));
       ++i;
     }
     return x.reshape(dims);
@@ -422,9 +385,8 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
       .def("transpose", &Tensor::transpose, nb::arg("dim0") = 1, nb::arg("dim1") = 0)
       .def("flatten", &Tensor::flatten, nb::arg("start_dim") = 0, nb::arg("end_dim") = -1)
       .def(
-          "unflatten",
-          [](const Tensor& x, int64_t dim, nb::handle s) { return x.unflatten(dim, to_ints(s, "unflatten")); },
-          nb::arg("dim"), nb::arg("sizes"))
+          "unflatten", [](const Tensor& x, int64_t dim, nb::handle s) { return x.unflatten(dim, to_ints(s, "unflatten")); }, nb::arg("dim"),
+          nb::arg("sizes"))
       .def(
           "rearrange",
           [](const Tensor& x, const std::string& formula, nb::kwargs sizes) {
@@ -434,11 +396,8 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           },
           nb::arg("formula"), nb::arg("sizes"))
       .def(
-          "split",
-          [](const Tensor& x, nb::handle s, int64_t dim) {
-            return tensors_to_tuple(x.split(to_ints(s, "split"), dim));
-          },
-          nb::arg("sizes"), nb::arg("dim") = 0)
+          "split", [](const Tensor& x, nb::handle s, int64_t dim) { return tensors_to_tuple(x.split(to_ints(s, "split"), dim)); }, nb::arg("sizes"),
+          nb::arg("dim") = 0)
       .def(
           "chunk",
           [](const Tensor& x, int64_t n, int64_t dim) -> TensorList {
@@ -449,16 +408,14 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           nb::arg("chunks"), nb::arg("dim") = 0)
       .def(
           "meshgrid",
-          [](const Tensor& x, nb::args a, const std::string& ix) {
-            return tensors_to_tuple(Tensor::meshgrid(collect(&x, a, "meshgrid"), ix));
-          },
+          [](const Tensor& x, nb::args a, const std::string& ix) { return tensors_to_tuple(Tensor::meshgrid(collect(&x, a, "meshgrid"), ix)); },
           nb::arg("args"), nb::kw_only(), nb::arg("indexing") = "ij")
       .def(
-          "cat", [](const Tensor& x, nb::args a, int64_t dim) { return Tensor::cat(collect(&x, a, "cat"), dim); },
-          nb::arg("args"), nb::kw_only(), nb::arg("dim") = 0)
+          "cat", [](const Tensor& x, nb::args a, int64_t dim) { return Tensor::cat(collect(&x, a, "cat"), dim); }, nb::arg("args"), nb::kw_only(),
+          nb::arg("dim") = 0)
       .def(
-          "stack", [](const Tensor& x, nb::args a, int64_t dim) { return Tensor::stack(collect(&x, a, "stack"), dim); },
-          nb::arg("args"), nb::kw_only(), nb::arg("dim") = 0)
+          "stack", [](const Tensor& x, nb::args a, int64_t dim) { return Tensor::stack(collect(&x, a, "stack"), dim); }, nb::arg("args"),
+          nb::kw_only(), nb::arg("dim") = 0)
       .def("repeat_interleave", &Tensor::repeat_interleave, nb::arg("repeats"), nb::arg("dim") = nb::none())
       .def(
           "roll",
@@ -476,24 +433,19 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
   t.def(
        "__getitem__", [](const Tensor& x, nb::handle i) { return x.get(to_indices(i, x)); }, nb::arg("indices").none())
       .def(
-          "__setitem__",
-          [](Tensor& x, nb::handle i, nb::handle v) { x.set(to_indices(i, x), to_tensor(v, "setitem")); },
-          nb::arg("indices").none(), nb::arg("v"))
+          "__setitem__", [](Tensor& x, nb::handle i, nb::handle v) { x.set(to_indices(i, x), to_tensor(v, "setitem")); }, nb::arg("indices").none(),
+          nb::arg("v"))
       .def("gather", &Tensor::gather, nb::arg("dim"), nb::arg("index"))
       .def(
           "scatter",
           [](const Tensor& x, int64_t dim, const Tensor& index, nb::handle src, nb::handle reduce) {
-            return x.scatter(dim, index, to_tensor(src, "scatter"),
-                             reduce.is_none() ? "" : nb::cast<std::string>(reduce));
+            return x.scatter(dim, index, to_tensor(src, "scatter"), reduce.is_none() ? "" : nb::cast<std::string>(reduce));
           },
           nb::arg("dim"), nb::arg("index"), nb::arg("src"), nb::arg("reduce") = nb::none())
-      .def("scatter_reduce", &Tensor::scatter_reduce, nb::arg("dim"), nb::arg("index"), nb::arg("src"),
-           nb::arg("reduce"), nb::arg("include_self") = true)
+      .def("scatter_reduce", &Tensor::scatter_reduce, nb::arg("dim"), nb::arg("index"), nb::arg("src"), nb::arg("reduce"),
+           nb::arg("include_self") = true)
       .def(
-          "masked_fill",
-          [](const Tensor& x, const Tensor& mask, nb::handle v) {
-            return x.masked_fill(mask, to_tensor(v, "masked_fill"));
-          },
+          "masked_fill", [](const Tensor& x, const Tensor& mask, nb::handle v) { return x.masked_fill(mask, to_tensor(v, "masked_fill")); },
           nb::arg("mask"), nb::arg("value"))
       .def(
           "masked_select",
@@ -502,10 +454,7 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           },
           nb::arg("mask"), nb::arg("size") = nb::none(), nb::arg("fill_value") = 0)
       .def(
-          "nonzero",
-          [](const Tensor& x, std::optional<int64_t> size, nb::handle fill) {
-            return x.nonzero(size, to_tensor(fill, "nonzero"));
-          },
+          "nonzero", [](const Tensor& x, std::optional<int64_t> size, nb::handle fill) { return x.nonzero(size, to_tensor(fill, "nonzero")); },
           nb::arg("size") = nb::none(), nb::arg("fill_value") = 0)
       .def(
           "unique",
@@ -521,14 +470,11 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           nb::arg("return_inverse") = false, nb::arg("return_counts") = false)
       .def("one_hot", &Tensor::one_hot, nb::arg("num_classes"))
       .def(
-          "sort", [](const Tensor& x, int64_t dim, bool descending) { return pair_to_tuple(x.sort(dim, descending)); },
-          nb::arg("dim") = -1, nb::arg("descending") = false)
+          "sort", [](const Tensor& x, int64_t dim, bool descending) { return pair_to_tuple(x.sort(dim, descending)); }, nb::arg("dim") = -1,
+          nb::arg("descending") = false)
       .def("argsort", &Tensor::argsort, nb::arg("dim") = -1, nb::arg("descending") = false)
       .def(
-          "topk",
-          [](const Tensor& x, int64_t k, int64_t dim, bool largest, bool sorted) {
-            return pair_to_tuple(x.topk(k, dim, largest, sorted));
-          },
+          "topk", [](const Tensor& x, int64_t k, int64_t dim, bool largest, bool sorted) { return pair_to_tuple(x.topk(k, dim, largest, sorted)); },
           nb::arg("k"), nb::arg("dim") = -1, nb::arg("largest") = true, nb::arg("sorted_") = true);
 }
 

@@ -23,9 +23,8 @@ template <Op2 F> void plain(TensorClass& t, const char* name, const char* arg = 
 
 // What Python's data model needs: the other side may be something that answers by itself.
 bool is_operand(nb::handle h) {
-  return nb::isinstance<Tensor>(h) || nb::isinstance<PyUOp>(h) || PyBool_Check(h.ptr()) || PyLong_Check(h.ptr()) ||
-         PyFloat_Check(h.ptr()) || PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()) ||
-         nb::hasattr(h, "__array_interface__") || nb::hasattr(h, "__array__");
+  return nb::isinstance<Tensor>(h) || nb::isinstance<PyUOp>(h) || PyBool_Check(h.ptr()) || PyLong_Check(h.ptr()) || PyFloat_Check(h.ptr()) ||
+         PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()) || nb::hasattr(h, "__array_interface__") || nb::hasattr(h, "__array__");
 }
 
 template <Op2 F> void dunder(TensorClass& t, const char* name, const char* reflected) {
@@ -61,8 +60,8 @@ std::optional<Tensor> optional_tensor(nb::handle h, const char* op) {
 
 template <Tensor (Tensor::*F)(const Axes&, bool) const> void reduction(TensorClass& t, const char* name) {
   t.def(
-      name, [](const Tensor& x, nb::handle axis, bool keepdim) { return (x.*F)(to_axes(axis), keepdim); },
-      nb::arg("axis") = nb::none(), nb::arg("keepdim") = false);
+      name, [](const Tensor& x, nb::handle axis, bool keepdim) { return (x.*F)(to_axes(axis), keepdim); }, nb::arg("axis") = nb::none(),
+      nb::arg("keepdim") = false);
 }
 
 TensorPair pair_to_tuple(const std::pair<Tensor, Tensor>& p) { return nb::make_tuple(p.first, p.second); }
@@ -132,10 +131,7 @@ void bind_tensor_ops(TensorClass& t) {
       .def("softplus", &Tensor::softplus, nb::arg("beta") = 1.0);
   for (const char* name : {"clamp", "clip"})
     t.def(
-        name,
-        [](const Tensor& x, nb::handle lo, nb::handle hi) {
-          return x.clamp(optional_tensor(lo, "clamp"), optional_tensor(hi, "clamp"));
-        },
+        name, [](const Tensor& x, nb::handle lo, nb::handle hi) { return x.clamp(optional_tensor(lo, "clamp"), optional_tensor(hi, "clamp")); },
         nb::arg("min_") = nb::none(), nb::arg("max_") = nb::none());
 
   // dtypes
@@ -180,15 +176,11 @@ void bind_tensor_ops(TensorClass& t) {
   plain<&Tensor::logaddexp>(t, "logaddexp", "other");
   plain<&Tensor::threefry>(t, "threefry", "seed");
   t.def(
-       "lerp",
-       [](const Tensor& a, nb::handle e, nb::handle w) { return a.lerp(to_tensor(e, "lerp"), to_tensor(w, "lerp")); },
-       nb::arg("end"), nb::arg("weight"))
+       "lerp", [](const Tensor& a, nb::handle e, nb::handle w) { return a.lerp(to_tensor(e, "lerp"), to_tensor(w, "lerp")); }, nb::arg("end"),
+       nb::arg("weight"))
       .def(
-          "where",
-          [](const Tensor& c, nb::handle x, nb::handle y) {
-            return c.where(to_tensor(x, "where"), to_tensor(y, "where"));
-          },
-          nb::arg("x"), nb::arg("y"))
+          "where", [](const Tensor& c, nb::handle x, nb::handle y) { return c.where(to_tensor(x, "where"), to_tensor(y, "where")); }, nb::arg("x"),
+          nb::arg("y"))
       .def(
           "isclose",
           [](const Tensor& a, nb::handle b, double rtol, double atol, bool equal_nan) {
@@ -209,11 +201,8 @@ void bind_tensor_ops(TensorClass& t) {
           },
           nb::arg("x"))
       .def(
-          "usum", [](const Tensor& a, nb::args r) { return r.size() ? a.add(fold(r, "usum", &Tensor::add)) : a; },
-          nb::arg("uops"))
-      .def(
-          "uprod", [](const Tensor& a, nb::args r) { return r.size() ? a.mul(fold(r, "uprod", &Tensor::mul)) : a; },
-          nb::arg("uops"));
+          "usum", [](const Tensor& a, nb::args r) { return r.size() ? a.add(fold(r, "usum", &Tensor::add)) : a; }, nb::arg("uops"))
+      .def("uprod", [](const Tensor& a, nb::args r) { return r.size() ? a.mul(fold(r, "uprod", &Tensor::mul)) : a; }, nb::arg("uops"));
 
   // operators
   dunder<&Tensor::add>(t, "__add__", "__radd__");
@@ -270,16 +259,10 @@ void bind_tensor_ops(TensorClass& t) {
 
   // reductions
   t.def(
-       "sum",
-       [](const Tensor& x, nb::handle axis, bool keepdim, nb::handle dt) {
-         return x.sum(to_axes(axis), keepdim, to_optional_dtype(dt));
-       },
+       "sum", [](const Tensor& x, nb::handle axis, bool keepdim, nb::handle dt) { return x.sum(to_axes(axis), keepdim, to_optional_dtype(dt)); },
        nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("dtype") = nb::none())
       .def(
-          "prod",
-          [](const Tensor& x, nb::handle axis, bool keepdim, nb::handle dt) {
-            return x.prod(to_axes(axis), keepdim, to_optional_dtype(dt));
-          },
+          "prod", [](const Tensor& x, nb::handle axis, bool keepdim, nb::handle dt) { return x.prod(to_axes(axis), keepdim, to_optional_dtype(dt)); },
           nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("dtype") = nb::none());
   reduction<&Tensor::max>(t, "max");
   reduction<&Tensor::min>(t, "min");
@@ -287,12 +270,9 @@ void bind_tensor_ops(TensorClass& t) {
   reduction<&Tensor::all>(t, "all");
   reduction<&Tensor::mean>(t, "mean");
   reduction<&Tensor::logsumexp>(t, "logsumexp");
-#define WHIT_VARIANCE(NAME, RESULT)                                           \
-  t.def(                                                                      \
-      #NAME,                                                                  \
-      [](const Tensor& x, nb::handle axis, bool keepdim, double correction) { \
-        return RESULT(x.NAME(to_axes(axis), keepdim, correction));            \
-      },                                                                      \
+#define WHIT_VARIANCE(NAME, RESULT)                                                                                                                \
+  t.def(                                                                                                                                           \
+      #NAME, [](const Tensor& x, nb::handle axis, bool keepdim, double correction) { return RESULT(x.NAME(to_axes(axis), keepdim, correction)); }, \
       nb::arg("axis") = nb::none(), nb::arg("keepdim") = false, nb::arg("correction") = 1.0)
   WHIT_VARIANCE(var, );
   WHIT_VARIANCE(std, );
@@ -303,15 +283,14 @@ void bind_tensor_ops(TensorClass& t) {
       .def("argmin", &Tensor::argmin, nb::arg("axis") = nb::none(), nb::arg("keepdim") = false)
       .def("normalize", &Tensor::normalize, nb::arg("p") = 2.0, nb::arg("dim") = 1, nb::arg("eps") = 1e-12)
       .def(
-          "softmax", [](const Tensor& x, int64_t a, nb::handle d) { return x.softmax(a, to_optional_dtype(d)); },
-          nb::arg("axis") = -1, nb::arg("dtype") = nb::none())
+          "softmax", [](const Tensor& x, int64_t a, nb::handle d) { return x.softmax(a, to_optional_dtype(d)); }, nb::arg("axis") = -1,
+          nb::arg("dtype") = nb::none())
       .def(
-          "log_softmax",
-          [](const Tensor& x, int64_t a, nb::handle d) { return x.log_softmax(a, to_optional_dtype(d)); },
-          nb::arg("axis") = -1, nb::arg("dtype") = nb::none())
+          "log_softmax", [](const Tensor& x, int64_t a, nb::handle d) { return x.log_softmax(a, to_optional_dtype(d)); }, nb::arg("axis") = -1,
+          nb::arg("dtype") = nb::none())
       .def(
-          "softmin", [](const Tensor& x, int64_t a, nb::handle d) { return x.softmin(a, to_optional_dtype(d)); },
-          nb::arg("axis") = -1, nb::arg("dtype") = nb::none())
+          "softmin", [](const Tensor& x, int64_t a, nb::handle d) { return x.softmin(a, to_optional_dtype(d)); }, nb::arg("axis") = -1,
+          nb::arg("dtype") = nb::none())
       .def("cumsum", &Tensor::cumsum, nb::arg("axis") = 0)
       .def("cumprod", &Tensor::cumprod, nb::arg("axis"))
       .def(

@@ -18,8 +18,7 @@ TensorFn to_function(nb::callable fn) {
 
 void bind_transform(nb::module_& m) {
   m.def("is_tracing", &is_tracing, "True while a transform traces a function in this thread.");
-  m.def("vmap", [](nb::callable fn, nb::handle inputs, const std::vector<std::optional<int64_t>>& in_axes,
-                   const std::vector<int64_t>& out_axes) {
+  m.def("vmap", [](nb::callable fn, nb::handle inputs, const std::vector<std::optional<int64_t>>& in_axes, const std::vector<int64_t>& out_axes) {
     return tensors_to_tuple(vmap(to_function(fn), to_tensors(inputs, "vmap"), {in_axes, out_axes}));
   });
   m.def("jvp", [](nb::callable fn, nb::handle primals, nb::handle tangents) {
@@ -28,15 +27,14 @@ void bind_transform(nb::module_& m) {
   });
   m.def("vjp", [](nb::callable fn, nb::handle primals) {
     const Vjp r = vjp(to_function(fn), to_tensors(primals, "vjp"));
-    nb::object pullback = nb::cpp_function(
-        [back = r.pullback](nb::handle cotangents) { return tensors_to_tuple(back(to_tensors(cotangents, "vjp"))); });
+    nb::object pullback =
+        nb::cpp_function([back = r.pullback](nb::handle cotangents) { return tensors_to_tuple(back(to_tensors(cotangents, "vjp"))); });
     return nb::make_tuple(tensors_to_tuple(r.outputs), pullback);
   });
   m.def("checkpoint", [](nb::callable fn) { return tensors_to_tuple(checkpoint(to_function(fn), {})); });
   m.def("jacobian", [](nb::callable fn, nb::handle inputs) {
     nb::list rows;
-    for (const auto& row : jacobian(to_function(fn), to_tensors(inputs, "jacobian")))
-      rows.append(tensors_to_tuple(row));
+    for (const auto& row : jacobian(to_function(fn), to_tensors(inputs, "jacobian"))) rows.append(tensors_to_tuple(row));
     return rows;
   });
 }

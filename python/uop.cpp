@@ -64,9 +64,8 @@ Arg to_arg(nb::handle h) {
   }
   if (PyLong_Check(h.ptr())) return to_int(h, "UOp");
   if (!PyTuple_Check(h.ptr()) && !PyList_Check(h.ptr()))
-    raise(ErrorKind::Type,
-          fmt::format("[UOp] arg is a {}; expected None, a bool, int, float, str, bytes, Invalid or a tuple of these",
-                      nb::type_name(h.type()).c_str()));
+    raise(ErrorKind::Type, fmt::format("[UOp] arg is a {}; expected None, a bool, int, float, str, bytes, Invalid or a tuple of these",
+                                       nb::type_name(h.type()).c_str()));
   Dims ints;
   SmallVec<Arg, 4> list;
   bool only_ints = true;
@@ -98,9 +97,7 @@ nb::object arg_object(const UOp& u) {
 
 bool is_number(nb::handle h) { return PyBool_Check(h.ptr()) || PyLong_Check(h.ptr()) || PyFloat_Check(h.ptr()); }
 
-DType dtype_of_number(nb::handle h) {
-  return PyBool_Check(h.ptr()) ? DType::Bool : PyLong_Check(h.ptr()) ? DType::WeakInt : DType::WeakFloat;
-}
+DType dtype_of_number(nb::handle h) { return PyBool_Check(h.ptr()) ? DType::Bool : PyLong_Check(h.ptr()) ? DType::WeakInt : DType::WeakFloat; }
 
 UOp make_const(nb::handle value, nb::handle dtype) {
   if (PyTuple_Check(value.ptr()) || PyList_Check(value.ptr())) {
@@ -109,10 +106,8 @@ UOp make_const(nb::handle value, nb::handle dtype) {
     WHIT_USER(!parts.empty(), Value, "[UOp.const] an empty tuple has no value");
     return UOp::make(Op::Stack, parts[0].dtype(), parts);
   }
-  if (nb::isinstance<PyInvalid>(value))
-    return UOp::make(Op::Const, dtype.is_none() ? DType::WeakInt : to_dtype(dtype), {}, Arg::invalid());
-  if (!is_number(value))
-    raise(ErrorKind::Type, fmt::format("[UOp.const] expected a number, got {}", nb::type_name(value.type()).c_str()));
+  if (nb::isinstance<PyInvalid>(value)) return UOp::make(Op::Const, dtype.is_none() ? DType::WeakInt : to_dtype(dtype), {}, Arg::invalid());
+  if (!is_number(value)) raise(ErrorKind::Type, fmt::format("[UOp.const] expected a number, got {}", nb::type_name(value.type()).c_str()));
   const DType dt = dtype.is_none() ? dtype_of_number(value) : to_dtype(dtype);
   return UOp::make(Op::Const, dt, {}, to_arg_of(Op::Const, dt, value));
 }
@@ -161,8 +156,8 @@ DType default_dtype(Op op, std::span<const UOp> src, nb::handle arg) {
 UOp make_uop(Op op, nb::handle dtype, nb::handle src, nb::handle arg) {
   const std::vector<UOp> sources = to_uops(src);
   const int n = info(op).n_src, n_given = static_cast<int>(sources.size());
-  WHIT_USER(n < 0 ? n_given >= -1 - n : n_given == n, Value, "[UOp] {} has {} sources, expected {}{}", name(op),
-            n_given, n < 0 ? -1 - n : n, n < 0 ? " or more" : "");
+  WHIT_USER(n < 0 ? n_given >= -1 - n : n_given == n, Value, "[UOp] {} has {} sources, expected {}{}", name(op), n_given, n < 0 ? -1 - n : n,
+            n < 0 ? " or more" : "");
   const DType dt = dtype.is_none() ? default_dtype(op, sources, arg) : to_dtype(dtype);
   return UOp::make(op, dt, sources, to_arg_of(op, dt, arg));
 }
@@ -210,8 +205,8 @@ Scalar must_be_number(const UOp& u, const char* what) {
   const UOp s = simplify(u);
   if (s.is_const() && !s.arg().is_invalid()) return scalar_of(s);
   if (!is_float(s.dtype()) && s.dtype() != DType::Void && s.vmin() == s.vmax()) return Scalar::of(s.dtype(), s.vmin());
-  raise(ErrorKind::Value, fmt::format("[{}] a {} of dtype {} between {} and {} is no single number", what, name(s.op()),
-                                      name(s.dtype()), s.vmin(), s.vmax()));
+  raise(ErrorKind::Value,
+        fmt::format("[{}] a {} of dtype {} between {} and {} is no single number", what, name(s.op()), name(s.dtype()), s.vmin(), s.vmax()));
 }
 
 nb::dict node_set(std::span<const Node* const> nodes) {
@@ -225,13 +220,8 @@ nb::object replaced(const UOp& u, nb::kwargs kw) {
   for (auto [k, v] : kw) {
     const std::string key = nb::cast<std::string>(k);
     if (key == "tag" && v.is_none()) continue;
-    nb::object* field = key == "op"      ? &op
-                        : key == "dtype" ? &dtype
-                        : key == "src"   ? &src
-                        : key == "arg"   ? &arg
-                                         : nullptr;
-    if (!field)
-      raise(ErrorKind::Type, fmt::format("[UOp.replace] there is no field {}; there are op, dtype, src, arg", key));
+    nb::object* field = key == "op" ? &op : key == "dtype" ? &dtype : key == "src" ? &src : key == "arg" ? &arg : nullptr;
+    if (!field) raise(ErrorKind::Type, fmt::format("[UOp.replace] there is no field {}; there are op, dtype, src, arg", key));
     *field = nb::borrow(v);
   }
   return uop_object(make_uop(nb::cast<Op>(op), dtype, src, arg));
@@ -251,8 +241,7 @@ nb::object unbind_variable(const UOp& u) {
 
 nb::object bound(const UOp& u, bool high) {
   const DType dt = u.dtype();
-  if (is_float(dt))
-    return u.is_const() && !u.arg().is_invalid() ? from_arg(u.arg()) : dtype_object(dt).attr(high ? "max" : "min");
+  if (is_float(dt)) return u.is_const() && !u.arg().is_invalid() ? from_arg(u.arg()) : dtype_object(dt).attr(high ? "max" : "min");
   const int64_t v = high ? u.vmax() : u.vmin();
   return dt == DType::Bool ? nb::object(nb::bool_(v != 0)) : nb::object(nb::int_(v));
 }
@@ -289,8 +278,7 @@ void bind_uop(nb::module_& m) {
 #include "ir/ops.def"
 #undef WHIT_OP
   m.def("op_group", [](Op op) {
-    static constexpr const char* kGroups[] = {"Leaf",   "Unary",  "Binary",  "Ternary", "Movement",
-                                              "Reduce", "Memory", "Control", "Meta"};
+    static constexpr const char* kGroups[] = {"Leaf", "Unary", "Binary", "Ternary", "Movement", "Reduce", "Memory", "Control", "Meta"};
     return kGroups[static_cast<int>(info(op).group)];
   });
   m.def("is_commutative", &is_commutative);
@@ -303,8 +291,7 @@ void bind_uop(nb::module_& m) {
       const bool own = is_comparison(op) || op == Op::Cast || (op == Op::Where && src.empty());
       src.push_back(scalar_of(make_const(h, own ? nb::object(nb::none()) : nb::object(dtype_object(dt)))));
     }
-    WHIT_USER(is_elementwise(op) && info(op).n_src == static_cast<int>(src.size()), Type,
-              "[eval_scalar] {} of {} operands", name(op), src.size());
+    WHIT_USER(is_elementwise(op) && info(op).n_src == static_cast<int>(src.size()), Type, "[eval_scalar] {} of {} operands", name(op), src.size());
     return from_arg(constant_of(eval_scalar(op, dt, src)).arg());
   });
   nb::enum_<AxisType> axes(m, "AxisType", "What a loop of a kernel is.");
@@ -331,23 +318,23 @@ void bind_uop(nb::module_& m) {
         WHIT_USER(tag.is_none(), Type, "[UOp] nodes have no tags; what belongs to a node goes into arg");
         return make_uop(op, dtype, src, arg);
       },
-      nb::arg("cls"), nb::arg("op"), nb::arg("dtype") = nb::none(), nb::arg("src") = nb::tuple(),
-      nb::arg("arg") = nb::none(), nb::arg("tag") = nb::none());
+      nb::arg("cls"), nb::arg("op"), nb::arg("dtype") = nb::none(), nb::arg("src") = nb::tuple(), nb::arg("arg") = nb::none(),
+      nb::arg("tag") = nb::none());
   c.def("__init__", [](nb::handle, nb::args, nb::kwargs) {});
   c.def_static("const", &make_const, nb::arg("b"), nb::arg("dtype") = nb::none(),
                "A constant; a tuple is a STACK of constants, Invalid a masked index.")
       .def_static(
           "variable",
           [](const std::string& name, int64_t lo, int64_t hi, nb::handle dtype, int64_t multiple_of) {
-            WHIT_USER(dtype.is_none() || to_dtype(dtype) == DType::WeakInt, NotImplemented,
-                      "[Variable] '{}' of dtype {}; sizes are weakint", name, nb::repr(dtype).c_str());
-            WHIT_USER(multiple_of > 0 && lo % multiple_of == 0 && hi % multiple_of == 0, Value,
-                      "[Variable] '{}' from {} to {} in multiples of {}", name, lo, hi, multiple_of);
+            WHIT_USER(dtype.is_none() || to_dtype(dtype) == DType::WeakInt, NotImplemented, "[Variable] '{}' of dtype {}; sizes are weakint", name,
+                      nb::repr(dtype).c_str());
+            WHIT_USER(multiple_of > 0 && lo % multiple_of == 0 && hi % multiple_of == 0, Value, "[Variable] '{}' from {} to {} in multiples of {}",
+                      name, lo, hi, multiple_of);
             const UOp v = variable(name, lo / multiple_of, hi / multiple_of);
             return multiple_of == 1 ? v : v * multiple_of;
           },
-          nb::arg("name"), nb::arg("min_val"), nb::arg("max_val"), nb::arg("dtype") = nb::none(),
-          nb::arg("multiple_of") = 1, "A named integer that is known at launch: a size of shapes, once it is bound.")
+          nb::arg("name"), nb::arg("min_val"), nb::arg("max_val"), nb::arg("dtype") = nb::none(), nb::arg("multiple_of") = 1,
+          "A named integer that is known at launch: a size of shapes, once it is bound.")
       .def_static(
           "param",
           [](int64_t slot, nb::handle dtype, nb::handle shape) {
@@ -366,9 +353,7 @@ void bind_uop(nb::module_& m) {
           nb::arg("end"), nb::arg("axis_id"), nb::arg("axis_type") = AxisType::Weak, "A loop variable 0..end-1.")
       .def_static(
           "new_buffer",
-          [](const std::string& device, int64_t n, nb::handle dtype) {
-            return buffer(to_dtype(dtype), n, detail::canonical_name(device));
-          },
+          [](const std::string& device, int64_t n, nb::handle dtype) { return buffer(to_dtype(dtype), n, detail::canonical_name(device)); },
           nb::arg("device"), nb::arg("size"), nb::arg("dtype"), "Fresh memory of a device, not allocated yet.");
 
   // What it is
@@ -397,9 +382,7 @@ void bind_uop(nb::module_& m) {
                      const Key128 k = u.key();
                      return nb::bytes(&k, sizeof k);
                    })
-      .def_prop_ro(
-          "is_realized",
-          [](const UOp& u) { return u.op() == Op::Buffer ? payload(u) != nullptr : static_cast<bool>(realized(u)); })
+      .def_prop_ro("is_realized", [](const UOp& u) { return u.op() == Op::Buffer ? payload(u) != nullptr : static_cast<bool>(realized(u)); })
       .def(
           "toposort", [](const UOp& u) { return node_set(toposort(u)); }, "All nodes below and this, sources first.")
       .def(
@@ -420,14 +403,13 @@ void bind_uop(nb::module_& m) {
       .def(
           "simplify", [](const UOp& u) { return simplify(u); }, "The graph after the symbolic rules.")
       .def(
-          "divides", [](const UOp& u, int64_t v) { return divides(u, v); }, nb::arg("v"),
-          "self / v where v divides every value of it, else None.")
+          "divides", [](const UOp& u, int64_t v) { return divides(u, v); }, nb::arg("v"), "self / v where v divides every value of it, else None.")
       .def(
           "find_illegal",
           [](const UOp& u, const std::string& level) {
             const Level l = level == "tensor" ? Level::Tensor : level == "kernel" ? Level::Kernel : Level::Program;
-            WHIT_USER(l != Level::Program || level == "program", Value,
-                      "[UOp.find_illegal] level is '{}', expected tensor, kernel or program", level);
+            WHIT_USER(l != Level::Program || level == "program", Value, "[UOp.find_illegal] level is '{}', expected tensor, kernel or program",
+                      level);
             return find_illegal(u, l);
           },
           nb::arg("level") = "tensor", "What breaks the rules of docs/ir.md; '' when nothing does.");
@@ -437,15 +419,13 @@ void bind_uop(nb::module_& m) {
         [](nb::handle self, Op op, nb::args rest) {
           std::vector<nb::handle> operands{self};
           for (nb::handle h : rest) operands.push_back(h);
-          WHIT_USER(is_elementwise(op) && info(op).n_src == static_cast<int>(operands.size()), Type,
-                    "[UOp.alu] {} of {} operands", name(op), operands.size());
+          WHIT_USER(is_elementwise(op) && info(op).n_src == static_cast<int>(operands.size()), Type, "[UOp.alu] {} of {} operands", name(op),
+                    operands.size());
           return elementwise(op, operands);
         })
       .def(
           "cast", [](const UOp& u, nb::handle dt) { return cast(u, to_dtype(dt)); }, nb::arg("dtype"))
-      .def(
-          "bitcast", [](const UOp& u, nb::handle dt) { return Tensor(u).bitcast(to_dtype(dt)).uop(); },
-          nb::arg("dtype"));
+      .def("bitcast", [](const UOp& u, nb::handle dt) { return Tensor(u).bitcast(to_dtype(dt)).uop(); }, nb::arg("dtype"));
 #define WHIT_BINARY(OP, NAME, DUNDER, REVERSED)                                                                \
   c.def(NAME, [](nb::handle a, nb::handle b) { return binary(Op::OP, a, b); })                                 \
       .def(                                                                                                    \
@@ -486,15 +466,12 @@ void bind_uop(nb::module_& m) {
       .def("__neg__", [](const UOp& a) { return a.dtype() == DType::Bool ? not_of(a) : -a; })
       .def("logical_not", &not_of)
       .def("__invert__", [](const UOp& a) {
-        return a.dtype() == DType::Bool ? not_of(a)
-                                        : alu(Op::Xor, {a, detail::broadcast_to(constant(a.dtype(), -1), a.shape())});
+        return a.dtype() == DType::Bool ? not_of(a) : alu(Op::Xor, {a, detail::broadcast_to(constant(a.dtype(), -1), a.shape())});
       });
   for (const Op op : {Op::Neg, Op::Recip, Op::Sqrt, Op::Exp2, Op::Log2, Op::Sin, Op::Trunc}) {
     std::string lower(op == Op::Recip ? "reciprocal" : std::string(name(op)));
     for (char& ch : lower) ch = static_cast<char>(std::tolower(static_cast<unsigned char>(ch)));
-    c.def(lower.c_str(), [op](const UOp& a) {
-      return alu(op, {op == Op::Neg || op == Op::Trunc ? a : detail::to_float_dtype(Tensor(a)).uop()});
-    });
+    c.def(lower.c_str(), [op](const UOp& a) { return alu(op, {op == Op::Neg || op == Op::Trunc ? a : detail::to_float_dtype(Tensor(a)).uop()}); });
   }
   c.def("__int__", [](const UOp& u) { return must_be_number(u, "int").i; })
       .def("__index__", [](const UOp& u) { return must_be_number(u, "index").i; })
@@ -506,12 +483,10 @@ void bind_uop(nb::module_& m) {
       .def("__str__", [](const UOp& u) { return to_text(u); })
       .def("__repr__", [](nb::handle self) {
         const UOp u = to_uop(self);
-        return fmt::format("UOp(Ops.{}, dtypes.{}, shape={}, {} src, arg={})", name(u.op()), info(u.dtype()).alias,
-                           u.shape().str(), u.n_src(), nb::repr(arg_object(u)).c_str());
+        return fmt::format("UOp(Ops.{}, dtypes.{}, shape={}, {} src, arg={})", name(u.op()), info(u.dtype()).alias, u.shape().str(), u.n_src(),
+                           nb::repr(arg_object(u)).c_str());
       });
-  m.def(
-      "parse_text", [](const std::string& text) { return parse_text(text); }, nb::arg("text"),
-      "Reads the text form of a graph that repr prints.");
+  m.def("parse_text", [](const std::string& text) { return parse_text(text); }, nb::arg("text"), "Reads the text form of a graph that repr prints.");
   m.def("live_nodes", &live_nodes, "Number of graph nodes alive in the process.");
 }
 

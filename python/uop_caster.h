@@ -24,13 +24,10 @@ template <> struct type_caster<whit::UOp> {
   NB_TYPE_CASTER(whit::UOp, const_name("UOp"))
 
   bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
-    if (!inst_check(src) || !type_check(src.type()) || src.type().ptr() != type<whit::python::PyUOp>().ptr())
-      return false;
+    if (!inst_check(src) || !type_check(src.type()) || src.type().ptr() != type<whit::python::PyUOp>().ptr()) return false;
     value = inst_ptr<whit::python::PyUOp>(src)->u;
     return true;
   }
-  static handle from_cpp(const whit::UOp& u, rv_policy, cleanup_list*) noexcept {
-    return whit::python::uop_object(u).release();
-  }
+  static handle from_cpp(const whit::UOp& u, rv_policy, cleanup_list*) noexcept { return whit::python::uop_object(u).release(); }
 };
 }  // namespace nanobind::detail

@@ -119,8 +119,7 @@ class Linear {
     for (size_t i = 0; i < list.size(); ++i) {
       if (list[i]->op == Op::Range || list[i]->op == Op::If) open.push_back(i);
       if (list[i]->op != Op::EndRange && list[i]->op != Op::EndIf) continue;
-      WHIT_CHECK(!open.empty() && list[open.back()] == list[i]->src()[0], "{} that closes another block",
-                 name(list[i]->op));
+      WHIT_CHECK(!open.empty() && list[open.back()] == list[i]->src()[0], "{} that closes another block", name(list[i]->op));
       partner_[i] = open.back();
       partner_[open.back()] = i;
       open.pop_back();
@@ -192,12 +191,12 @@ class Linear {
       memory = scratch_.at(storage).data();
     } else {
       const size_t slot = static_cast<size_t>(storage->arg.int_at(0));
-      WHIT_CHECK(storage->op == Op::Param && slot < buffers_.size(), "{} at {} of a program with {} buffers", what,
-                 name(storage->op), buffers_.size());
+      WHIT_CHECK(storage->op == Op::Param && slot < buffers_.size(), "{} at {} of a program with {} buffers", what, name(storage->op),
+                 buffers_.size());
       memory = buffers_[slot];
     }
-    WHIT_CHECK(at >= 0 && at < storage->shape.numel(), "{} at index {} of {} {}, which has {} elements", what, at,
-               name(storage->op), storage->arg.int_at(0), storage->shape.numel());
+    WHIT_CHECK(at >= 0 && at < storage->shape.numel(), "{} at index {} of {} {}, which has {} elements", what, at, name(storage->op),
+               storage->arg.int_at(0), storage->shape.numel());
     return {memory, at, true};
   }
 
@@ -233,8 +232,8 @@ class Linear {
 /// Runs the iterations [first, last) of the launch space of a LINEAR, as one call of its compiled kernel would; a
 /// PROGRAM stands for its LINEAR.
 /// errors: Internal for an index outside its buffer whose gate is true, and for what no LINEAR has
-inline void evaluate_linear(const UOp& linear, std::span<void* const> buffers, const VariableValues& variables = {},
-                            int64_t first = 0, int64_t last = INT64_MAX) {
+inline void evaluate_linear(const UOp& linear, std::span<void* const> buffers, const VariableValues& variables = {}, int64_t first = 0,
+                            int64_t last = INT64_MAX) {
   if (linear.op() == Op::Program) {
     for (const UOp& s : linear.srcs())
       if (s.op() == Op::Linear) return evaluate_linear(s, buffers, variables, first, last);

@@ -32,20 +32,16 @@ struct Value {
     Scalar s;
     s.dtype = dtype;
     const Element& e = (*this)[at];
-    if (is_float(dtype))
-      s.f = e.f;
-    else
-      s.i = e.i;
+    if (is_float(dtype)) s.f = e.f;
+    else s.i = e.i;
     return s;
   }
 };
 
 Element element_of(const Scalar& s) {
   Element e;
-  if (is_float(s.dtype))
-    e.f = s.f;
-  else
-    e.i = s.i;
+  if (is_float(s.dtype)) e.f = s.f;
+  else e.i = s.i;
   return e;
 }
 
@@ -70,10 +66,8 @@ class Walk {
   explicit Walk(const Value& v) : Walk(v, v.shape) {}
   // Of a scalar: the same position for all of `shape`.
   Walk(const Value& v, const Shape& shape) : shape_(shape), at_(shape.size(), 0), position_(v.offset) {
-    if (v.shape.empty())
-      strides_.resize(shape.size(), 0);
-    else
-      strides_ = v.strides;
+    if (v.shape.empty()) strides_.resize(shape.size(), 0);
+    else strides_ = v.strides;
   }
   int64_t position() const { return position_; }
   void next() {
@@ -99,9 +93,7 @@ template <class F> void for_each_element(const Value& v, F&& f) {
 }
 
 Value contiguous(const Value& v) {
-  if (v.offset == 0 && v.strides == row_major_strides(v.shape) &&
-      v.data->size() == static_cast<size_t>(v.shape.numel()))
-    return v;
+  if (v.offset == 0 && v.strides == row_major_strides(v.shape) && v.data->size() == static_cast<size_t>(v.shape.numel())) return v;
   Value out = make_value(v.dtype, v.shape);
   for_each_element(v, [&](int64_t i, const Walk& at) { out[i] = v[at.position()]; });
   return out;
@@ -109,16 +101,14 @@ Value contiguous(const Value& v) {
 
 Value read_memory(DType dtype, const Shape& shape, const void* raw) {
   Value v = make_value(dtype, shape);
-  for (size_t i = 0; i < v.data->size(); ++i)
-    (*v.data)[i] = element_of(read_element(dtype, raw, static_cast<int64_t>(i)));
+  for (size_t i = 0; i < v.data->size(); ++i) (*v.data)[i] = element_of(read_element(dtype, raw, static_cast<int64_t>(i)));
   return v;
 }
 
 // The elements as they lie in memory, and at least one byte.
 std::vector<std::byte> bytes_of(const Value& v) {
   std::vector<std::byte> bytes(std::max<size_t>(1, static_cast<size_t>(v.shape.numel() * element_bytes(v.dtype))));
-  for_each_element(
-      v, [&](int64_t i, const Walk& at) { write_element(v.dtype, bytes.data(), i, v.scalar(at.position())); });
+  for_each_element(v, [&](int64_t i, const Walk& at) { write_element(v.dtype, bytes.data(), i, v.scalar(at.position())); });
   return bytes;
 }
 
@@ -131,8 +121,7 @@ Value boxed(const Node* n, const Value& x, const VariableValues& variables, Elem
   SmallVec<Axis, 8> axes;
   for (size_t a = 0; a < n->shape.size(); ++a) {
     const auto [begin, size] = box_of(n, a);
-    axes.push_back(
-        {with_values(begin, variables).number(), with_values(pads ? size_of(x.shape, a) : size, variables).number()});
+    axes.push_back({with_values(begin, variables).number(), with_values(pads ? size_of(x.shape, a) : size, variables).number()});
   }
   Value v = make_value(x.dtype, n->shape);
   Walk walk(v);
@@ -255,10 +244,8 @@ Value reduce(const Node* n, const Value& x) {
   out.dtype = n->dtype;
   for (size_t i = 0; i < filled.size(); ++i) {
     Element& e = (*out.data)[i];
-    if (!filled[i])
-      e = element_of(monoid_identity(monoid, n->dtype));
-    else if (is_float(n->dtype))
-      e.f = round_to(n->dtype, e.f);
+    if (!filled[i]) e = element_of(monoid_identity(monoid, n->dtype));
+    else if (is_float(n->dtype)) e.f = round_to(n->dtype, e.f);
   }
   return out;
 }
@@ -377,8 +364,8 @@ class Evaluator {
       if (bound) frame = frame->caller;
       return bound ? bound : n;
     }
-    const bool moves = is_movement(n->op) && n->op != Op::Stack && n->op != Op::Pad && n->op != Op::Unwindow &&
-                       n->op != Op::Expand && n->op != Op::Window;
+    const bool moves =
+        is_movement(n->op) && n->op != Op::Stack && n->op != Op::Pad && n->op != Op::Unwindow && n->op != Op::Expand && n->op != Op::Window;
     const bool same_width = n->op == Op::Bitcast && n_bytes(n->dtype) == n_bytes(n->src()[0]->dtype);
     const bool passes = n->op == Op::After || n->op == Op::Detach || n->op == Op::ContiguousBackward;
     return moves || same_width || passes ? n->src()[0] : n;
@@ -393,8 +380,7 @@ class Evaluator {
       Frame* f = &frame;
       const Node* root = x;
       for (const Node* next = step_down(f, root); next != root; next = step_down(f, root)) root = next;
-      if (root->op != Op::Buffer && !(root->op == Op::Param && !f->caller) && !f->bases.contains(root))
-        frame.bases.insert(x);
+      if (root->op != Op::Buffer && !(root->op == Op::Param && !f->caller) && !f->bases.contains(root)) frame.bases.insert(x);
     }
   }
 
@@ -420,22 +406,19 @@ class Evaluator {
     target.positions = make_value(DType::Int64, n->shape);
     for (size_t i = 0; i < target.positions.data->size(); ++i) (*target.positions.data)[i].i = static_cast<int64_t>(i);
     // -1: outside of what counts
-    for (size_t i = views.size(); i-- > 0;)
-      target.positions = move(views[i], target.positions, inputs_.variables, {.i = -1});
+    for (size_t i = views.size(); i-- > 0;) target.positions = move(views[i], target.positions, inputs_.variables, {.i = -1});
     return target;
   }
 
   void store(Frame& frame, const Node* n) {
     const Node* view = n->src()[0];
     const Target target = find_target(&frame, view);
-    WHIT_CHECK(target.root, "STORE to {}, which is neither a view of a BUFFER nor what an AFTER stands for",
-               name(view->op));
+    WHIT_CHECK(target.root, "STORE to {}, which is neither a view of a BUFFER nor what an AFTER stands for", name(view->op));
     const Value& v = value(frame, n->src()[1]);
     WHIT_CHECK(v.shape.empty() || v.shape == view->shape, "STORE of {} to {}", v.shape.str(), view->shape.str());
     Walk to(target.positions), from(v, target.positions.shape);
     for (int64_t i = 0, numel = target.positions.shape.numel(); i < numel; ++i, to.next(), from.next())
-      if (const int64_t at = target.positions.scalar(to.position()).i; at >= 0)
-        write_element(view->dtype, target.raw, at, v.scalar(from.position()));
+      if (const int64_t at = target.positions.scalar(to.position()).i; at >= 0) write_element(view->dtype, target.raw, at, v.scalar(from.position()));
   }
 
   // The content of x's memory as it is now.
@@ -445,8 +428,7 @@ class Evaluator {
     if (!target.root) return frame.values.at(x);
     Value v = make_value(n->dtype, n->shape);
     for_each_element(target.positions, [&](int64_t i, const Walk& walk) {
-      if (const int64_t at = target.positions[walk.position()].i; at >= 0)
-        v[i] = element_of(read_element(n->dtype, target.raw, at));
+      if (const int64_t at = target.positions[walk.position()].i; at >= 0) v[i] = element_of(read_element(n->dtype, target.raw, at));
     });
     return {v};
   }
@@ -484,22 +466,19 @@ class Evaluator {
       case Op::Bind:
       case Op::Variable: {
         const auto it = inputs_.variables.find(std::string(n->op == Op::Variable ? n->arg.at(0).as_str() : ""));
-        WHIT_CHECK(n->op == Op::Bind || it != inputs_.variables.end(), "variable {} has no value",
-                   n->arg.at(0).as_str());
+        WHIT_CHECK(n->op == Op::Bind || it != inputs_.variables.end(), "variable {} has no value", n->arg.at(0).as_str());
         Value v = make_value(n->dtype, {});
         v[0] = element_of(Scalar::of(n->dtype, n->op == Op::Bind ? n->arg.as_int() : it->second));
         return {v};
       }
       case Op::Lanes: {
         Value v = make_value(n->dtype, n->shape);
-        for (size_t i = 0; i < v.data->size(); ++i)
-          (*v.data)[i] = element_of(Scalar::of(n->dtype, static_cast<int64_t>(i)));
+        for (size_t i = 0; i < v.data->size(); ++i) (*v.data)[i] = element_of(Scalar::of(n->dtype, static_cast<int64_t>(i)));
         return {v};
       }
       case Op::Param:
       case Op::Buffer:
-        if (const Node* bound = n->op == Op::Param ? argument(frame, n) : nullptr)
-          return frame.caller->values.at(bound);
+        if (const Node* bound = n->op == Op::Param ? argument(frame, n) : nullptr) return frame.caller->values.at(bound);
         return {read_memory(n->dtype, n->shape, memory(n))};
       case Op::Bitcast: return {read_memory(n->dtype, n->shape, bytes_of(value(frame, src[0])).data())};
       case Op::Contiguous:
@@ -509,9 +488,7 @@ class Evaluator {
       case Op::Stack: return {stack(n, values_of(frame, src))};
       case Op::Gather: return {gather(n, value(frame, src[0]), value(frame, src[1]))};
       case Op::Scatter: return {scatter(n, value(frame, src[0]), value(frame, src[1]), value(frame, src[2]))};
-      case Op::Reduce:
-        WHIT_CHECK(n->n_src == 1, "a REDUCE over ranges in a tensor graph");
-        return {reduce(n, value(frame, src[0]))};
+      case Op::Reduce: WHIT_CHECK(n->n_src == 1, "a REDUCE over ranges in a tensor graph"); return {reduce(n, value(frame, src[0]))};
       case Op::Store: store(frame, n); return {Value()};
       case Op::After: return after(frame, n);
       case Op::Sink:
@@ -552,8 +529,6 @@ std::vector<HostTensor> evaluate_tensor(std::span<const UOp> roots, const HostIn
   return out;
 }
 
-HostTensor evaluate_tensor(const UOp& root, const HostInputs& inputs) {
-  return std::move(evaluate_tensor(std::span(&root, 1), inputs)[0]);
-}
+HostTensor evaluate_tensor(const UOp& root, const HostInputs& inputs) { return std::move(evaluate_tensor(std::span(&root, 1), inputs)[0]); }
 
 }  // namespace whit

@@ -74,15 +74,13 @@ std::string flags_page() {
       "and `FlagScope` in C++ override it for a while. `whit flags` prints the values of a process.\n\n"
       "| flag | default | meaning |\n|---|---|---|\n";
   for (const FlagRow& f : kFlags)
-    out += fmt::format("| `{}` | {} | {} |\n", f.name, *f.default_text ? fmt::format("`{}`", f.default_text) : "",
-                       cell(f.doc));
+    out += fmt::format("| `{}` | {} | {} |\n", f.name, *f.default_text ? fmt::format("`{}`", f.default_text) : "", cell(f.doc));
   return out;
 }
 
 int run(bool check, const std::string& folder) {
   int status = 0;
-  const std::pair<std::string, std::string> pages[] = {{folder + "/ops.md", ops_page()},
-                                                       {folder + "/flags.md", flags_page()}};
+  const std::pair<std::string, std::string> pages[] = {{folder + "/ops.md", ops_page()}, {folder + "/flags.md", flags_page()}};
   for (const auto& [path, text] : pages) {
     if (check) {
       std::ifstream file(path, std::ios::binary);

@@ -49,20 +49,16 @@ std::map<std::string, Pass> passes() {
     const std::vector<UOp> roots = u.op() == Op::Sink ? u.srcs() : std::vector{u};
     return make_schedule(roots, engine::default_device_id()).schedule->to_linear();
   });
-  add("optimize", "a kernel's loops split, typed and ordered",
-      [](const UOp& u, const Target& t) { return codegen::optimize(u, t); });
-  add("lower", "a kernel to PROGRAM(SINK, LINEAR), optimised",
-      [](const UOp& u, const Target& t) { return lower_kernel(u, t); });
-  add("lower-as-is", "the same with the loops as they are",
-      [](const UOp& u, const Target& t) { return lower_optimized(u, t); });
+  add("optimize", "a kernel's loops split, typed and ordered", [](const UOp& u, const Target& t) { return codegen::optimize(u, t); });
+  add("lower", "a kernel to PROGRAM(SINK, LINEAR), optimised", [](const UOp& u, const Target& t) { return lower_kernel(u, t); });
+  add("lower-as-is", "the same with the loops as they are", [](const UOp& u, const Target& t) { return lower_optimized(u, t); });
   add("render", "the source of a PROGRAM, as a SOURCE node", [](const UOp& u, const Target& t) {
     const std::string text = renderer_by_name(t.renderer).render(u, ProgramInfo::of(u).name, t);
     return UOp::make(Op::Source, DType::Void, {}, Arg(std::string_view(text)));
   });
   for (const RuleSet* set : rules::tables())
-    all.emplace(std::string("rules/") + set->name(), Pass{"one table of rules", [set](const UOp& u, const Target&) {
-                                                            return graph_rewrite(u, *set, {.name = set->name()});
-                                                          }});
+    all.emplace(std::string("rules/") + set->name(),
+                Pass{"one table of rules", [set](const UOp& u, const Target&) { return graph_rewrite(u, *set, {.name = set->name()}); }});
   return all;
 }
 
@@ -101,9 +97,7 @@ int run(int argc, char** argv) {
       u = it->second.run(u, target);
       if (!trace) continue;
       for (const RewriteEvent& e : events.events)
-        std::fputs(
-            fmt::format("; {} {}\n{}; becomes\n{}\n", e.pass, e.rule, to_text(e.before), to_text(e.after)).c_str(),
-            stderr);
+        std::fputs(fmt::format("; {} {}\n{}; becomes\n{}\n", e.pass, e.rule, to_text(e.before), to_text(e.after)).c_str(), stderr);
     }
     std::fputs((u.op() == Op::Source ? std::string(u.arg().as_str()) : to_text(u)).c_str(), stdout);
   } catch (const CLI::ParseError& e) {

@@ -19,8 +19,7 @@ namespace whit {
 namespace {
 
 void add_devices(CLI::App& app) {
-  CLI::App* const command =
-      app.add_subcommand("devices", "probe every device and renderer; say what works and why not");
+  CLI::App* const command = app.add_subcommand("devices", "probe every device and renderer; say what works and why not");
   command->callback([] {
     const bool colours = isatty(STDOUT_FILENO) != 0 && flag::NO_COLOR() == 0;
     std::fputs(device_table(colours).c_str(), stdout);
@@ -39,27 +38,22 @@ void add_flags(CLI::App& app) {
 }
 
 void add_compile_server(CLI::App& app) {
-  CLI::App* const command =
-      app.add_subcommand("compile-server", "serve compiles on standard input and output (for whit itself)");
+  CLI::App* const command = app.add_subcommand("compile-server", "serve compiles on standard input and output (for whit itself)");
   static std::string renderer = "LLVM";
   command->add_option("renderer", renderer, "LLVM or C")->check(CLI::IsMember({"LLVM", "C"}));
-  command->callback(
-      [] { serve_compiles(STDIN_FILENO, STDOUT_FILENO, renderer == "LLVM" ? make_llvm_compiler : make_c_compiler); });
+  command->callback([] { serve_compiles(STDIN_FILENO, STDOUT_FILENO, renderer == "LLVM" ? make_llvm_compiler : make_c_compiler); });
 }
 
 // Benchmarks belong to the source tree: bench/run.py there does the work, and has its own help.
 void add_bench(CLI::App& app) {
-  CLI::App* const command =
-      app.add_subcommand("bench", "measure whit beside its peers, in a source tree; --help lists rows");
+  CLI::App* const command = app.add_subcommand("bench", "measure whit beside its peers, in a source tree; --help lists rows");
   command->prefix_command();
   command->set_help_flag();
   command->callback([command] {
     std::filesystem::path folder = std::filesystem::current_path();
-    while (!std::filesystem::exists(folder / "bench/run.py") && folder.has_relative_path())
-      folder = folder.parent_path();
+    while (!std::filesystem::exists(folder / "bench/run.py") && folder.has_relative_path()) folder = folder.parent_path();
     const std::string script = (folder / "bench/run.py").string();
-    WHIT_USER(std::filesystem::exists(script), Runtime,
-              "[bench] no bench/run.py here or in a folder above; expected to be in whit's source tree");
+    WHIT_USER(std::filesystem::exists(script), Runtime, "[bench] no bench/run.py here or in a folder above; expected to be in whit's source tree");
     std::vector<std::string> words{"python3", script};
     for (const std::string& word : command->remaining()) words.push_back(word);
     std::vector<char*> args;

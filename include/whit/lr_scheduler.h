@@ -93,9 +93,7 @@ class CosineAnnealingLRWithWarmup : public LRScheduler {
   }
 
  protected:
-  Tensor get_lr() const override {
-    return cosine_annealing_lr_with_warmup(epoch_counter, base_, end_, warmup_, decay_);
-  }
+  Tensor get_lr() const override { return cosine_annealing_lr_with_warmup(epoch_counter, base_, end_, warmup_, decay_); }
 
  private:
   double base_, end_;
@@ -138,7 +136,6 @@ class ReduceLROnPlateau : public LRScheduler {
   PlateauConfig config_;
 };
 /// Assigns `best` and `bad_epoch` for a new measure and gives the new rate.
-Tensor plateau_lr(const Tensor& current, const Tensor& lr, Tensor& best, Tensor& bad_epoch,
-                  const PlateauConfig& config);
+Tensor plateau_lr(const Tensor& current, const Tensor& lr, Tensor& best, Tensor& bad_epoch, const PlateauConfig& config);
 
 }  // namespace whit::nn

@@ -59,21 +59,18 @@ struct Conv2d : Conv {
 
 /// weight (in, out/groups, k..).
 struct ConvTranspose {
-  ConvTranspose(int64_t in_channels, int64_t out_channels, const IntList& kernel_size,
-                const ConvTransposeConfig& config = {});
+  ConvTranspose(int64_t in_channels, int64_t out_channels, const IntList& kernel_size, const ConvTransposeConfig& config = {});
   Tensor operator()(const Tensor& x) const;
   void visit(Walk& w) { w("weight", weight), w("bias", bias); }
   Tensor weight, bias;
   ConvTransposeOptions options;
 };
 struct ConvTranspose1d : ConvTranspose {
-  ConvTranspose1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size,
-                  const ConvTransposeConfig& config = {})
+  ConvTranspose1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvTransposeConfig& config = {})
       : ConvTranspose(in_channels, out_channels, IntList{kernel_size}, config) {}
 };
 struct ConvTranspose2d : ConvTranspose {
-  ConvTranspose2d(int64_t in_channels, int64_t out_channels, const IntList& kernel_size,
-                  const ConvTransposeConfig& config = {});
+  ConvTranspose2d(int64_t in_channels, int64_t out_channels, const IntList& kernel_size, const ConvTransposeConfig& config = {});
 };
 
 /// Normalises over all axes but axis 1: by the batch's statistics under TRAINING, else by the running ones.
@@ -110,8 +107,7 @@ struct GroupNorm {
 };
 /// GroupNorm with a group a channel.
 struct InstanceNorm : GroupNorm {
-  explicit InstanceNorm(int64_t num_features, const NormConfig& config = {})
-      : GroupNorm(num_features, num_features, config) {}
+  explicit InstanceNorm(int64_t num_features, const NormConfig& config = {}) : GroupNorm(num_features, num_features, config) {}
 };
 struct RMSNorm {
   explicit RMSNorm(int64_t dim, const NormConfig& config = {.eps = 1e-6});
@@ -134,9 +130,7 @@ struct LSTMCell {
   LSTMCell(int64_t input_size, int64_t hidden_size, bool with_bias = true);
   /// (h, c) after one step; undefined tensors stand for zeros.
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& h = {}, const Tensor& c = {}) const;
-  void visit(Walk& w) {
-    w("weight_ih", weight_ih), w("weight_hh", weight_hh), w("bias_ih", bias_ih), w("bias_hh", bias_hh);
-  }
+  void visit(Walk& w) { w("weight_ih", weight_ih), w("weight_hh", weight_hh), w("bias_ih", bias_ih), w("bias_hh", bias_hh); }
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;
 };
 

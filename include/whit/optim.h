@@ -122,11 +122,10 @@ struct LAMBConfig {
 
 /// The rules alone: what is taken off each of `values`. `b`, or b1_t to v, is the state, which is assigned; `b` is empty
 /// without momentum.
-std::vector<Tensor> lars_updates(std::span<const Tensor> values, std::span<const Tensor> grads, std::span<Tensor> b,
-                                 const Tensor& lr, const LARSConfig& config);
-std::vector<Tensor> lamb_updates(std::span<const Tensor> values, std::span<const Tensor> grads, Tensor& b1_t,
-                                 Tensor& b2_t, std::span<Tensor> m, std::span<Tensor> v, const Tensor& lr,
-                                 const LAMBConfig& config);
+std::vector<Tensor> lars_updates(std::span<const Tensor> values, std::span<const Tensor> grads, std::span<Tensor> b, const Tensor& lr,
+                                 const LARSConfig& config);
+std::vector<Tensor> lamb_updates(std::span<const Tensor> values, std::span<const Tensor> grads, Tensor& b1_t, Tensor& b2_t, std::span<Tensor> m,
+                                 std::span<Tensor> v, const Tensor& lr, const LAMBConfig& config);
 
 /// errors: Value for momentum or weight_decay < 0
 class LARS : public Optimizer {
@@ -190,20 +189,13 @@ class Adam : public LAMB {
 class AdamW : public LAMB {
  public:
   explicit AdamW(const std::vector<Tensor>& all, const AdamConfig& c = {})
-      : LAMB(all, {.lr = c.lr,
-                   .b1 = c.b1,
-                   .b2 = c.b2,
-                   .eps = c.eps,
-                   .weight_decay = c.weight_decay,
-                   .adam = true,
-                   .fused = c.fused}) {}
+      : LAMB(all, {.lr = c.lr, .b1 = c.b1, .b2 = c.b2, .eps = c.eps, .weight_decay = c.weight_decay, .adam = true, .fused = c.fused}) {}
 };
 
 /// Scales the gradients of `params`, in place, so that their joint norm is at most max_norm; returns the norm before.
 /// Parameters without gradient are skipped. norm_type may be infinite.
 /// errors: Runtime when error_if_nonfinite and the norm, which is computed at once then, is infinite or NaN
-Tensor clip_grad_norm_(std::span<const Tensor> params, double max_norm, double norm_type = 2,
-                       bool error_if_nonfinite = false);
+Tensor clip_grad_norm_(std::span<const Tensor> params, double max_norm, double norm_type = 2, bool error_if_nonfinite = false);
 /// Brings every element of the gradients into [-clip_value, clip_value].
 void clip_grad_value_(std::span<const Tensor> params, double clip_value);
 

@@ -60,13 +60,10 @@ template <class M> std::vector<Tensor> get_parameters(M& model) {
 /// Copies tensors into those of the same name. Shapes () and (1,) count as equal.
 /// errors: Key for a name of the model that `from` lacks, when strict; Value for another shape
 void load_state(const StateDict& into, const StateDict& from, bool strict = true);
-template <class M> void load_state_dict(M& model, const StateDict& from, bool strict = true) {
-  load_state(get_state_dict(model), from, strict);
-}
+template <class M> void load_state_dict(M& model, const StateDict& from, bool strict = true) { load_state(get_state_dict(model), from, strict); }
 
 /// Writes and reads a safetensors file. errors: Value for a weak dtype; Io
-void safe_save(const StateDict& tensors, const std::string& path,
-               const std::vector<std::pair<std::string, std::string>>& metadata = {});
+void safe_save(const StateDict& tensors, const std::string& path, const std::vector<std::pair<std::string, std::string>>& metadata = {});
 StateDict safe_load(const std::string& path, const TensorOptions& o = {});
 
 /// What a training run needs to go on as if it had not stopped, bit for bit: the tensors of its parts (model, optimiser, plan),

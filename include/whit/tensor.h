@@ -154,12 +154,8 @@ class Tensor {
   /// Device memory of somebody else: no copy, no ownership.
   static Tensor from_blob(void* ptr, const IntList& shape, const TensorOptions& o = {});
   template <class T> static Tensor from(const std::vector<T>& data, const IntList& shape, const TensorOptions& o = {});
-  template <class T> static Tensor from(const std::vector<T>& data) {
-    return from(data, static_cast<int64_t>(data.size()));
-  }
-  template <class T> static Tensor from(std::initializer_list<T> data) {
-    return from(std::vector<T>(data), static_cast<int64_t>(data.size()));
-  }
+  template <class T> static Tensor from(const std::vector<T>& data) { return from(data, static_cast<int64_t>(data.size())); }
+  template <class T> static Tensor from(std::initializer_list<T> data) { return from(std::vector<T>(data), static_cast<int64_t>(data.size())); }
 
   // ---- what it is
   bool defined() const { return impl_ != nullptr; }
@@ -197,8 +193,7 @@ class Tensor {
   /// Reads all elements (row-major, dtype's layout; weak dtypes as their strong ones) into host memory.
   void copy_to(void* host, size_t n_bytes) const;
   std::vector<std::byte> bytes() const;
-  template <class T>
-  std::vector<T> to_vector() const;  ///< converted to T; float, double, int32_t, int64_t, uint64_t, uint8_t, bool
+  template <class T> std::vector<T> to_vector() const;  ///< converted to T; float, double, int32_t, int64_t, uint64_t, uint8_t, bool
   /// The only element, as double / as int64. Error: Assertion unless there is one element.
   double item() const;
   int64_t item_int() const;
@@ -248,8 +243,7 @@ class Tensor {
   /// enters the graph as gathers, reductions and scatters, so it is lazy, fused, and differentiable without `gradient`.
   /// errors: NotImplemented for an op that has no such form
   using KernelFn = std::function<UOp(std::span<const UOp> params)>;
-  static std::vector<Tensor> custom_kernel(std::span<const Tensor> tensors, const KernelFn& kernel,
-                                           int64_t gradient = 0);
+  static std::vector<Tensor> custom_kernel(std::span<const Tensor> tensors, const KernelFn& kernel, int64_t gradient = 0);
 
   // ---- creation
   static Tensor empty(const IntList& shape, const TensorOptions& o = {});
@@ -324,12 +318,8 @@ class Tensor {
   static std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view indexing = "ij");
   static Tensor cat(std::span<const Tensor> tensors, int64_t dim = 0);
   static Tensor stack(std::span<const Tensor> tensors, int64_t dim = 0);
-  static Tensor cat(std::initializer_list<Tensor> l, int64_t dim = 0) {
-    return cat(std::span<const Tensor>(l.begin(), l.size()), dim);
-  }
-  static Tensor stack(std::initializer_list<Tensor> l, int64_t dim = 0) {
-    return stack(std::span<const Tensor>(l.begin(), l.size()), dim);
-  }
+  static Tensor cat(std::initializer_list<Tensor> l, int64_t dim = 0) { return cat(std::span<const Tensor>(l.begin(), l.size()), dim); }
+  static Tensor stack(std::initializer_list<Tensor> l, int64_t dim = 0) { return stack(std::span<const Tensor>(l.begin(), l.size()), dim); }
   Tensor repeat(const IntList& repeats) const;
   Tensor repeat_interleave(int64_t repeats, std::optional<int64_t> dim = {}) const;
   Tensor roll(const IntList& shifts, const std::optional<IntList>& dims = {}) const;
@@ -347,8 +337,7 @@ class Tensor {
   Tensor& set(std::initializer_list<Index> indices, const Tensor& value);
   Tensor gather(int64_t dim, const Tensor& index) const;
   Tensor scatter(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce = "") const;
-  Tensor scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
-                        bool include_self = true) const;
+  Tensor scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce, bool include_self = true) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
   /// Without size the number of results is read from the data at once.
   Tensor masked_select(const Tensor& mask, std::optional<int64_t> size = {}, const Tensor& fill_value = 0) const;
@@ -497,23 +486,19 @@ class Tensor {
   Tensor avg_pool2d(const PoolOptions& o = {}) const;
   Tensor max_pool2d(const PoolOptions& o = {}) const;
   std::pair<Tensor, Tensor> max_pool2d_indices(const PoolOptions& o = {}) const;
-  Tensor max_unpool2d(const Tensor& indices, const PoolOptions& o = {},
-                      const std::optional<IntList>& output_size = {}) const;
+  Tensor max_unpool2d(const Tensor& indices, const PoolOptions& o = {}, const std::optional<IntList>& output_size = {}) const;
   Tensor interpolate(const IntList& size, std::string_view mode = "linear", bool align_corners = false) const;
   Tensor layernorm(const IntList& axis = -1, double eps = 1e-5) const;
-  Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd,
-                   const IntList& axis = 1) const;
+  Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd, const IntList& axis = 1) const;
   Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const AttentionOptions& o = {}) const;
 
   // ---- losses; reduction is "mean", "sum" or "none"
   Tensor binary_crossentropy(const Tensor& y, std::string_view reduction = "mean") const;
-  Tensor binary_crossentropy_logits(const Tensor& y, std::string_view reduction = "mean",
-                                    const Tensor& pos_weight = {}) const;
+  Tensor binary_crossentropy_logits(const Tensor& y, std::string_view reduction = "mean", const Tensor& pos_weight = {}) const;
   Tensor sparse_categorical_crossentropy(const Tensor& y, int64_t ignore_index = -1, double label_smoothing = 0.0,
                                          std::string_view reduction = "mean") const;
   Tensor cross_entropy(const Tensor& y, std::string_view reduction = "mean", double label_smoothing = 0.0) const;
-  Tensor nll_loss(const Tensor& y, const Tensor& weight = {}, std::optional<int64_t> ignore_index = {},
-                  std::string_view reduction = "mean") const;
+  Tensor nll_loss(const Tensor& y, const Tensor& weight = {}, std::optional<int64_t> ignore_index = {}, std::string_view reduction = "mean") const;
 
   // ---- compound assignment changes the memory of this tensor, as assign does
   Tensor& operator+=(const Tensor& x) { return assign(add(x)); }
@@ -601,14 +586,12 @@ DType default_int();
 /// `outputs`, so that equal bodies over other inputs are one node.
 /// errors: Runtime when the body depends on other buffers and `allow_implicit` is false
 /// `gradient` is an id of register_gradient, or 0 for the derivative of the body, or kRecompute for that of a checkpoint.
-std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit,
-                              int64_t gradient = 0);
+std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit, int64_t gradient = 0);
 constexpr int64_t kRecompute = -1;
 
 /// A gradient of a function by its maker: from those of the outputs (zeros where none arrives) and the inputs to those
 /// of the inputs; an undefined tensor, or one too few, passes none. Registered for the life of the process.
-using GradientFn =
-    std::function<std::vector<Tensor>(std::span<const Tensor> out_grads, std::span<const Tensor> inputs)>;
+using GradientFn = std::function<std::vector<Tensor>(std::span<const Tensor> out_grads, std::span<const Tensor> inputs)>;
 int64_t register_gradient(GradientFn fn);
 
 }  // namespace whit

@@ -30,8 +30,7 @@ int find_note(dl_phdr_info* object, size_t, void* out) {
       const char* const name = note + sizeof head;
       const char* const id = name + padded(head.n_namesz);
       if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0)
-        for (size_t k = 0; k < head.n_descsz; ++k)
-          *static_cast<std::string*>(out) += fmt::format("{:02x}", static_cast<unsigned char>(id[k]));
+        for (size_t k = 0; k < head.n_descsz; ++k) *static_cast<std::string*>(out) += fmt::format("{:02x}", static_cast<unsigned char>(id[k]));
       note = id + padded(head.n_descsz);
     }
   }

@@ -30,8 +30,7 @@ struct Timeline {
   }
   static void write_at_exit() {
     static std::atomic<bool> is_done{false};
-    if (getpid() == get().process && !is_done.exchange(true) && timeline_at_exit && !timeline().empty())
-      timeline_at_exit();
+    if (getpid() == get().process && !is_done.exchange(true) && timeline_at_exit && !timeline().empty()) timeline_at_exit();
   }
 };
 

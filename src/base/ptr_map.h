@@ -31,9 +31,7 @@ template <class K, class V> class PtrMap {
   size_t size() const { return used_; }
 
  private:
-  size_t start(const K* key) const {
-    return (reinterpret_cast<uintptr_t>(key) * 0x9E3779B97F4A7C15ull >> 20) & (slots_.size() - 1);
-  }
+  size_t start(const K* key) const { return (reinterpret_cast<uintptr_t>(key) * 0x9E3779B97F4A7C15ull >> 20) & (slots_.size() - 1); }
   void grow() {
     std::vector<std::pair<const K*, V>> old(slots_.size() * 2);
     old.swap(slots_);

@@ -185,13 +185,11 @@ std::string ChildProcess::end() {
     usleep(1000);
   }
   pid_ = -1;
-  return WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status))
-                             : fmt::format("exit code {}", WEXITSTATUS(status));
+  return WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status)) : fmt::format("exit code {}", WEXITSTATUS(status));
 }
 
 namespace {
-template <class Byte, class Move>
-bool move_all(Move move, int fd, short event, Byte* at, size_t n_bytes, int64_t deadline_ns) {
+template <class Byte, class Move> bool move_all(Move move, int fd, short event, Byte* at, size_t n_bytes, int64_t deadline_ns) {
   while (n_bytes > 0) {
     const ssize_t n = move(fd, at, n_bytes);
     if (n > 0) {
@@ -221,8 +219,6 @@ bool ChildProcess::write(const void* data, size_t n_bytes, int64_t deadline_ns) 
   return write_all(to_child_, data, n_bytes, deadline_ns);
 }
 
-bool ChildProcess::read(void* data, size_t n_bytes, int64_t deadline_ns) {
-  return read_all(from_child_, data, n_bytes, deadline_ns);
-}
+bool ChildProcess::read(void* data, size_t n_bytes, int64_t deadline_ns) { return read_all(from_child_, data, n_bytes, deadline_ns); }
 
 }  // namespace whit

@@ -159,8 +159,7 @@ ThreadPool::~ThreadPool() {
   }
 }
 
-void ThreadPool::run(int64_t first, int64_t last, int64_t min_part, size_t scratch_bytes, Body body,
-                     const void* context, int max_threads) {
+void ThreadPool::run(int64_t first, int64_t last, int64_t min_part, size_t scratch_bytes, Body body, const void* context, int max_threads) {
   if (first >= last) return;
   const int64_t extent = last - first;
   min_part = std::max<int64_t>(min_part, 1);

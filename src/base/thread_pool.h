@@ -26,8 +26,7 @@ class ThreadPool {
   /// smaller than `min_part` but the last one. `scratch_bytes` of 64-byte aligned memory is handed to each call; its
   /// content is arbitrary.
   /// errors: Memory when there is no scratch memory; nothing has run then
-  void run(int64_t first, int64_t last, int64_t min_part, size_t scratch_bytes, Body body, const void* context,
-           int max_threads = 0);
+  void run(int64_t first, int64_t last, int64_t min_part, size_t scratch_bytes, Body body, const void* context, int max_threads = 0);
 
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

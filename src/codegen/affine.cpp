@@ -64,10 +64,8 @@ UOp fold_compare(Op op, const UOp& a, const UOp& b) {
   bool has_lanes = false;
   for (const Affine::Term& t : diff.terms) has_lanes |= !t.node.shape().empty();
   for (const Affine::Term& t : diff.terms) {
-    if (!has_lanes || !t.node.shape().empty())
-      left.add(t.node, t.factor);
-    else
-      right.add(t.node, -t.factor);
+    if (!has_lanes || !t.node.shape().empty()) left.add(t.node, t.factor);
+    else right.add(t.node, -t.factor);
   }
   right.constant = -diff.constant;
   const UOp src[] = {build_affine(left, a.dtype()), build_affine(right, a.dtype())};
@@ -98,8 +96,7 @@ Affine affine_of(const UOp& u) {
 
 UOp build_affine(const Affine& a, DType dtype) {
   auto terms = a.terms;
-  std::stable_sort(terms.begin(), terms.end(),
-                   [](const auto& x, const auto& y) { return depth(x.node) < depth(y.node); });
+  std::stable_sort(terms.begin(), terms.end(), [](const auto& x, const auto& y) { return depth(x.node) < depth(y.node); });
   UOp sum;
   for (const Affine::Term& t : terms) {
     const UOp part = t.factor == 1 ? t.node : UOp::make(Op::Mul, dtype, {t.node, constant(dtype, t.factor)});
@@ -138,8 +135,7 @@ UOp make_folded(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) {
   }
   UOp u = UOp::make(op, dtype, src, arg);
   // The bounds of an integer or bool that can only be one number are that number.
-  if ((is_index_type(dtype) || dtype == DType::Bool) && u.vmin() == u.vmax() && is_elementwise(op) &&
-      u.vmin() != kMin && u.vmin() != kMax)
+  if ((is_index_type(dtype) || dtype == DType::Bool) && u.vmin() == u.vmax() && is_elementwise(op) && u.vmin() != kMin && u.vmin() != kMax)
     return constant(dtype, u.vmin());
   return u;
 }

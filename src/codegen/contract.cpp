@@ -71,8 +71,7 @@ bool recognise(const Nest& nest, Contraction& c) {
   c.n_bytes = whit::n_bytes(c.sum.dtype());
   UOp body = c.sum.src(0);
   std::vector<UOp> conditions;
-  while (body.op() == Op::Where && body.src(2).is_const() && !body.src(2).arg().is_invalid() &&
-         body.src(2).arg().to_double() == 0) {
+  while (body.op() == Op::Where && body.src(2).is_const() && !body.src(2).arg().is_invalid() && body.src(2).arg().to_double() == 0) {
     for (const UOp& g : conjuncts(body.src(0))) conditions.push_back(g);
     body = body.src(1);
   }
@@ -100,12 +99,9 @@ bool recognise(const Nest& nest, Contraction& c) {
     if (!contains(outputs, r)) continue;
     if (axis_type(r.node()) != AxisType::Weak) return false;
     const bool a = c.x[0].depends_on(r), b = c.x[1].depends_on(r);
-    if (a && !b)
-      c.own[0].push_back(r);
-    else if (b && !a)
-      c.own[1].push_back(r);
-    else
-      c.batch.push_back(r);
+    if (a && !b) c.own[0].push_back(r);
+    else if (b && !a) c.own[1].push_back(r);
+    else c.batch.push_back(r);
   }
   return true;
 }
@@ -139,8 +135,7 @@ std::vector<ContractPlan> tiles_of(const Contraction& c, const Target& t, const 
   std::stable_sort(rows.begin(), rows.end(), [&](const UOp& a, const UOp& b) { return reach(y, a) < reach(y, b); });
   const int64_t n = size_of(p.lane);
   const int64_t n_vectors = ceil_div(n, p.lanes);
-  const double n_tiles =
-      product(c.summed) * product(rows) * product(c.batch) * product(c.own[p.swapped ? 1 : 0]) / static_cast<double>(n);
+  const double n_tiles = product(c.summed) * product(rows) * product(c.batch) * product(c.own[p.swapped ? 1 : 0]) / static_cast<double>(n);
   std::vector<ContractPlan> found;
   double best = 1e300;
   auto add = [&](double cycles, int64_t vectors, std::vector<ContractPlan::Row> tile) {
@@ -174,8 +169,7 @@ std::vector<ContractPlan> tiles_of(const Contraction& c, const Target& t, const 
         }
       }
     }
-    if (rows.empty())
-      add(panels * tile_cycles(1, static_cast<double>(v)) + (rest > 0 ? tile_cycles(1, rest) : 0), v, {});
+    if (rows.empty()) add(panels * tile_cycles(1, static_cast<double>(v)) + (rest > 0 ? tile_cycles(1, rest) : 0), v, {});
   }
   return found;
 }
@@ -232,8 +226,7 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
     }
   }
   if (plans.empty()) return plans;
-  std::stable_sort(plans.begin() + 1, plans.end(),
-                   [](const ContractPlan& a, const ContractPlan& b) { return a.cycles < b.cycles; });
+  std::stable_sort(plans.begin() + 1, plans.end(), [](const ContractPlan& a, const ContractPlan& b) { return a.cycles < b.cycles; });
   return plans;
 }
 
@@ -398,8 +391,8 @@ class Builder {
 
     UOp packed;
     if (p_.pack) {
-      packed = pack_panels(Operand::of(substitute(x_.value, map)),
-                           {p_.lane, s.begin, chunk, panels_a_chunk_, s.unroll, s.lanes, n_valid}, summed, inner_);
+      packed =
+          pack_panels(Operand::of(substitute(x_.value, map)), {p_.lane, s.begin, chunk, panels_a_chunk_, s.unroll, s.lanes, n_valid}, summed, inner_);
     }
     for (const auto& [begin, height] : row_blocks()) {
       RangeMap at(map);
@@ -431,8 +424,7 @@ class Builder {
       if (panel) ranges.push_back(panel);
       std::vector<UOp> terms;
       // Unrolled, the loads of several terms want registers at once.
-      const bool roomy =
-          s.unroll <= 2 && product(copies) * static_cast<double>(s.unroll) * 8 <= 5 * target_.n_vector_registers;
+      const bool roomy = s.unroll <= 2 && product(copies) * static_cast<double>(s.unroll) * 8 <= 5 * target_.n_vector_registers;
       for (size_t i = 0; i < summed.size(); ++i) {
         const UOp runs = i > 0 && !cut_ ? skip_condition(summed[i - 1]) : UOp();
         const bool unrolled = i + 1 == summed.size() && size_of(summed[i]) <= 8 && roomy && !runs;
@@ -462,12 +454,9 @@ class Builder {
       ranges.insert(ranges.end(), copies.begin(), copies.end());
       ranges.push_back(u);
       ranges.push_back(l);
-      if (cut_ || heavy_)
-        rest_in_tile(sum, ranges, at);
-      else
-        at[c_.sum.node()] = sum;
-      for (const UOp& e : nest_.ends)
-        nest.ends.push_back(end(substitute(masked ? masked_store(e.src(0)) : e.src(0), at), ranges));
+      if (cut_ || heavy_) rest_in_tile(sum, ranges, at);
+      else at[c_.sum.node()] = sum;
+      for (const UOp& e : nest_.ends) nest.ends.push_back(end(substitute(masked ? masked_store(e.src(0)) : e.src(0), at), ranges));
     }
   }
 
@@ -492,8 +481,7 @@ class Builder {
       const UOp gate = conjunction(gates);
       for (int64_t a = 0; a < size_of(o) && size_of(o) * size_of(k) <= 4096; ++a)
         for (int64_t b = 0; b < size_of(k); ++b) n_inside += is_true(gates, o, a, k, b);
-      if (static_cast<double>(n_inside) < 0.92 * static_cast<double>(size_of(o) * size_of(k)) && n_inside > 0)
-        return gate;
+      if (static_cast<double>(n_inside) < 0.92 * static_cast<double>(size_of(o) * size_of(k)) && n_inside > 0) return gate;
     }
     return {};
   }
@@ -584,8 +572,7 @@ class Builder {
     const UOp gate = lt(p_.lane, size_of(p_.lane)), to = st.src(0);
     const UOp hole = UOp::make(Op::Variable, c_.sum.dtype(), {}, Arg::list({Arg("sum"), 0, 0}));
     const UOp gated = gate_loads(substitute(st.src(1), {{c_.sum.node(), hole}}), p_.lane, gate);
-    return store(index(to.src(0), to.src(1), to.n_src() == 3 ? to.src(2) & gate : gate),
-                 substitute(gated, {{hole.node(), c_.sum}}));
+    return store(index(to.src(0), to.src(1), to.n_src() == 3 ? to.src(2) & gate : gate), substitute(gated, {{hole.node(), c_.sum}}));
   }
 
   void finish(Nest nest, std::vector<Nest>& out) {
@@ -594,12 +581,10 @@ class Builder {
       nest.order.push_back(c_.summed[0]);
       nest.order.insert(nest.order.end(), cut_dims_.begin(), cut_dims_.end());
     }
-    for (const auto* list : {&mid_, &panels_, &after_, &inner_})
-      nest.order.insert(nest.order.end(), list->begin(), list->end());
+    for (const auto* list : {&mid_, &panels_, &after_, &inner_}) nest.order.insert(nest.order.end(), list->begin(), list->end());
     nest.opts += "contract rows";
     for (const ContractPlan::Row& r : p_.rows) nest.opts += fmt::format(" {}", r.tile);
-    nest.opts += fmt::format(" vectors {}x{}{}{}{} ", p_.vectors, p_.lanes, p_.pack ? " pack" : "",
-                             stage_y_ ? " stage" : "", cut_ ? " cut" : "");
+    nest.opts += fmt::format(" vectors {}x{}{}{}{} ", p_.vectors, p_.lanes, p_.pack ? " pack" : "", stage_y_ ? " stage" : "", cut_ ? " cut" : "");
     // What is packed or staged inside of an outer loop would be made again in each part of an inner one.
     std::vector<UOp> candidates = pre_, parallel;
     if (!cut_ && !window_ && !pack_is_open_) candidates.insert(candidates.end(), mid_.begin(), mid_.end());
@@ -610,9 +595,7 @@ class Builder {
     }
   done:
     // Every part packs what all iterations share.
-    const double pack_ns = p_.pack && !pack_is_open_ && !cut_
-                               ? product(c_.summed) * static_cast<double>(size_of(p_.lane)) * 1.2 * kNsPerCycle
-                               : 0;
+    const double pack_ns = p_.pack && !pack_is_open_ && !cut_ ? product(c_.summed) * static_cast<double>(size_of(p_.lane)) * 1.2 * kNsPerCycle : 0;
     parallelize(nest, parallel, p_.cycles * kNsPerCycle, target_, 25 * pack_ns);
     out.push_back(std::move(nest));
   }
@@ -623,8 +606,7 @@ class Builder {
   const Target& target_;
   const Operand &x_, &y_;
   std::vector<UOp> rows_, vector_side_;
-  bool chunked_ = false, cut_ = false, cut_parts_ = false, output_is_read_ = false, pack_is_open_ = false,
-       heavy_ = false;
+  bool chunked_ = false, cut_ = false, cut_parts_ = false, output_is_read_ = false, pack_is_open_ = false, heavy_ = false;
   bool stage_y_ = false, window_ = false;  // window_: one tile serves all rows
   int64_t panels_a_chunk_ = 1;
   Tile tile_;
@@ -656,8 +638,7 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   const std::vector<ContractPlan> plans = plans_of(nest, c, target);
   if (plans.empty()) return false;
   const auto too_big = [&](const ContractPlan& p) {
-    return p.pack && c.summed.size() == 1 &&
-           product(c.summed) * static_cast<double>(p.vectors * p.lanes * c.n_bytes) > kMostScratch;
+    return p.pack && c.summed.size() == 1 && product(c.summed) * static_cast<double>(p.vectors * p.lanes * c.n_bytes) > kMostScratch;
   };
   ContractPlan p = plans[0];
   if (p.pack) {

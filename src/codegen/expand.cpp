@@ -131,8 +131,7 @@ class Expander {
       placed_.is_first = first;
       placed_.is_last = last;
     }
-    std::sort(loops.begin(), loops.end(),
-              [](const UOp& a, const UOp& b) { return range_id(a.node()) < range_id(b.node()); });
+    std::sort(loops.begin(), loops.end(), [](const UOp& a, const UOp& b) { return range_id(a.node()) < range_id(b.node()); });
     Block* block = top;
     Scope base;
     for (const UOp& r : loops) {
@@ -181,8 +180,7 @@ class Expander {
     // A sum in memory (SCATTER) reads in every iteration what the one before wrote, though its place may not change.
     const auto places = st.src(0).ranges();
     for (const Block* b = placed_.node ? nullptr : block; b && b->range; b = b->parent)
-      if (axis_type(b->range.node()) == AxisType::Loop &&
-          std::find(places.begin(), places.end(), b->range.node()) == places.end()) {
+      if (axis_type(b->range.node()) == AxisType::Loop && std::find(places.begin(), places.end(), b->range.node()) == places.end()) {
         const bool is_vector = lanes > 1 && at.src(1).shape().empty();
         tree_.pin(UOp::make(Op::Load, value.dtype(), {at}, is_vector ? Arg(lanes) : Arg()), block);
         break;
@@ -298,8 +296,7 @@ class Expander {
         if (&scope != &outer_ && !is_open(s, scope)) {
           UOp outside = expand(UOp(s), outer_);
           scope.done[s] = std::move(outside);
-        } else
-          stack.emplace_back(s, 0);
+        } else stack.emplace_back(s, 0);
         continue;
       }
       UOp result;
@@ -439,10 +436,8 @@ class Expander {
           c.scope.values[r] = UOp::make(Op::Lanes, DType::WeakInt, {}, range_size(r));
           break;
         default:
-          if (range_size(r) == 1)
-            c.scope.values[r] = idx(0);
-          else
-            loops.push_back(r);
+          if (range_size(r) == 1) c.scope.values[r] = idx(0);
+          else loops.push_back(r);
       }
     }
     std::sort(loops.begin(), loops.end(), [](const Node* a, const Node* b) { return range_id(a) < range_id(b); });
@@ -474,8 +469,7 @@ class Expander {
     if (n->range_set)
       for (const Node* r : n->range_set->nodes)
         if (axis_type(r) == AxisType::Upcast) n_accumulators *= range_size(r);
-    if (groups.empty() || groups.back().n_accumulators + n_accumulators > target_.n_vector_registers)
-      groups.emplace_back();
+    if (groups.empty() || groups.back().n_accumulators + n_accumulators > target_.n_vector_registers) groups.emplace_back();
     groups.back().members.push_back(n);
     groups.back().n_accumulators += n_accumulators;
     return groups.back();
@@ -509,8 +503,7 @@ class Expander {
       // sum starts; other monoids choose.
       const UOp at = placed_.place;
       const UOp first = expand(placed_.is_first, scope);
-      UOp gate =
-          monoid == "add" ? make_folded(Op::Xor, DType::Bool, std::vector<UOp>{first, const_bool(true)}, {}) : UOp();
+      UOp gate = monoid == "add" ? make_folded(Op::Xor, DType::Bool, std::vector<UOp>{first, const_bool(true)}, {}) : UOp();
       if (at.n_src() == 3) gate = gate ? gate & at.src(2) : at.src(2);
       int64_t n_contiguous = 1;
       const UOp from = contiguous(index(at.src(0), at.src(1), gate), n_contiguous);
@@ -547,8 +540,7 @@ class Expander {
 
   UOp combine(std::string_view monoid, const UOp& acc, const UOp& x) const {
     const bool wide = x.dtype() == DType::Float32 || x.dtype() == DType::Float64;
-    if (monoid == "add" && wide && target_.has_fma && x.op() == Op::Mul)
-      return UOp::make(Op::MulAcc, x.dtype(), {x.src(0), x.src(1), acc});
+    if (monoid == "add" && wide && target_.has_fma && x.op() == Op::Mul) return UOp::make(Op::MulAcc, x.dtype(), {x.src(0), x.src(1), acc});
     return UOp::make(monoid_op(monoid), x.dtype(), {acc, x});
   }
 
@@ -616,8 +608,7 @@ class Expander {
     if (!placed_.node) return close(n, scope, false);
     std::vector<UOp> src = UOp(n).srcs();
     for (size_t i = 1; i < placed_.node->n_src; ++i)
-      if (const UOp r(placed_.node->src()[i]); is_loop(r.node()) && range_id(r.node()) < placed_limit_)
-        src.push_back(r);
+      if (const UOp r(placed_.node->src()[i]); is_loop(r.node()) && range_id(r.node()) < placed_limit_) src.push_back(r);
     const UOp both = UOp::make(Op::Stage, n->dtype, src);
     level_[both.node()] = level_.at(n);
     tree_.alive.push_back(both);

@@ -19,14 +19,12 @@ namespace whit::codegen {
 namespace {
 
 bool is_leaf(const Node* n) {
-  return n->op == Op::Const || n->op == Op::Param || n->op == Op::Variable || n->op == Op::Reg ||
-         n->op == Op::Scratch || n->op == Op::Lanes;
+  return n->op == Op::Const || n->op == Op::Param || n->op == Op::Variable || n->op == Op::Reg || n->op == Op::Scratch || n->op == Op::Lanes;
 }
 
 class Linearizer {
  public:
-  Linearizer(const LoopTree& tree, std::vector<std::string>& names, int64_t& extent)
-      : tree_(tree), names_(names), extent_(extent) {}
+  Linearizer(const LoopTree& tree, std::vector<std::string>& names, int64_t& extent) : tree_(tree), names_(names), extent_(extent) {}
 
   UOp run() {
     order_ = toposort(tree_.stores);
@@ -169,10 +167,8 @@ class Linearizer {
       list_.push_back(open);
     }
     for (const int item : sorted(block)) {
-      if (item >= n_nodes)
-        write(tree_.blocks[item - n_nodes].get());
-      else
-        instruction(order_[item]);
+      if (item >= n_nodes) write(tree_.blocks[item - n_nodes].get());
+      else instruction(order_[item]);
     }
     if (open) list_.push_back(UOp::make(Op::EndRange, DType::Void, {open}));
   }
@@ -205,8 +201,7 @@ class Linearizer {
       return;
     }
     const DType dt = number_type(n->dtype);
-    if ((n->op == Op::FloorDiv || n->op == Op::FloorMod) && dt == DType::Int64 && n->src()[1]->op == Op::Const &&
-        n->src()[1]->vmin > 0) {
+    if ((n->op == Op::FloorDiv || n->op == Op::FloorMod) && dt == DType::Int64 && n->src()[1]->op == Op::Const && n->src()[1]->vmin > 0) {
       const bool mod = n->op == Op::FloorMod;
       if (n->src()[0]->vmin >= 0) return emit(n, UOp::make(mod ? Op::Cmod : Op::Cdiv, dt, src));
       // The remainder of a negative number is one divisor too small, the quotient one too large.
@@ -237,8 +232,6 @@ class Linearizer {
 
 }  // namespace
 
-UOp linearize(const LoopTree& tree, std::vector<std::string>& names, int64_t& extent) {
-  return Linearizer(tree, names, extent).run();
-}
+UOp linearize(const LoopTree& tree, std::vector<std::string>& names, int64_t& extent) { return Linearizer(tree, names, extent).run(); }
 
 }  // namespace whit::codegen

@@ -183,18 +183,15 @@ UOp to_sink(const std::vector<Nest>& nests, const UOp& original) {
   }
   const UOp sink = UOp::make(Op::Sink, DType::Void, ends, Arg(std::span<const Arg>(arg)));
   for (const Node* n : toposort(sink))
-    WHIT_CHECK(n->op != Op::Range || renumbered.contains(n), "[codegen] a range of {} has no place in its nest",
-               range_size(n));
+    WHIT_CHECK(n->op != Op::Range || renumbered.contains(n), "[codegen] a range of {} has no place in its nest", range_size(n));
   return substitute(sink, renumbered);
 }
 
 Stride stride_of(const Affine& flat, const UOp& r) {
   Stride s;
   for (const Affine::Term& t : flat.terms) {
-    if (t.node == r)
-      s.value = t.factor;
-    else if (t.node.depends_on(r))
-      s.linear = false;
+    if (t.node == r) s.value = t.factor;
+    else if (t.node.depends_on(r)) s.linear = false;
   }
   return s;
 }

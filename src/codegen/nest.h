@@ -24,9 +24,7 @@ struct Nest {
   size_t place = 0;  ///< which nest of the kernel it comes from
 
   /// The alternative to take of `n`; 0, the model's, where nobody searches.
-  int pick(std::string_view what, int n) const {
-    return decisions && n > 1 ? decisions->pick(fmt::format("{}.{}", place, what), n) : 0;
-  }
+  int pick(std::string_view what, int n) const { return decisions && n > 1 ? decisions->pick(fmt::format("{}.{}", place, what), n) : 0; }
 };
 
 /// ENDs that share a range are one nest, and so are all that have none.

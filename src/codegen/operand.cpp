@@ -151,8 +151,7 @@ UOp pack_panels(const Operand& x, const Panels& p, std::span<const UOp> summed, 
   if (p.chunk) at = p.chunk * (p.n_panels * width) + at;
   at = at + p.begin;
   UOp value = x.value;
-  if (p.n_valid < (p.chunk ? range_size(p.chunk.node()) : 1) * p.n_panels * width)
-    value = gate_loads(value, p.axis, lt(p.axis, p.begin + p.n_valid));
+  if (p.n_valid < (p.chunk ? range_size(p.chunk.node()) : 1) * p.n_panels * width) value = gate_loads(value, p.axis, lt(p.axis, p.begin + p.n_valid));
   map.emplace(p.axis.node(), at);
   std::vector<UOp> src{substitute(value, map)};
   src.insert(src.end(), dims.begin(), dims.end());
@@ -173,8 +172,7 @@ Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UO
   if (!linear_forms(x.value, flats, gates)) return t;
   std::vector<Tile::Dim> sums;
   auto add_sum = [&](std::vector<std::pair<UOp, int64_t>> terms) {
-    std::sort(terms.begin(), terms.end(),
-              [](const auto& a, const auto& b) { return range_id(a.first.node()) < range_id(b.first.node()); });
+    std::sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return range_id(a.first.node()) < range_id(b.first.node()); });
     const Tile::Dim d = dim_of(std::move(terms));
     for (const Tile::Dim& have : sums) {
       if (have.terms == d.terms) return true;
@@ -223,8 +221,7 @@ Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UO
     for (const Affine& a : flats) s = std::max(s, std::abs(a.factor_of(d.terms[0].first) / d.terms[0].second));
     return s;
   };
-  std::stable_sort(t.dims.begin(), t.dims.end(),
-                   [&](const Tile::Dim& a, const Tile::Dim& b) { return stride(a) > stride(b); });
+  std::stable_sort(t.dims.begin(), t.dims.end(), [&](const Tile::Dim& a, const Tile::Dim& b) { return stride(a) > stride(b); });
   t.ok = !t.dims.empty();
   return t;
 }

@@ -33,11 +33,10 @@ void tile_transposed(Nest& nest) {
   }
   UOp i, j;
   for (const UOp& r : nest.order) {
-    if (axis_type(r.node()) != AxisType::Weak || range_size(r.node()) < kLeastSize || range_size(r.node()) % kTiles[0])
-      continue;
+    if (axis_type(r.node()) != AxisType::Weak || range_size(r.node()) < kLeastSize || range_size(r.node()) % kTiles[0]) continue;
     for (const UOp& s : nest.order)
-      if (s != r && !i && axis_type(s.node()) == AxisType::Weak && range_size(s.node()) >= kLeastSize &&
-          range_size(s.node()) % kTiles[0] == 0 && steps_by_one(flats, r, s) && steps_by_one(flats, s, r))
+      if (s != r && !i && axis_type(s.node()) == AxisType::Weak && range_size(s.node()) >= kLeastSize && range_size(s.node()) % kTiles[0] == 0 &&
+          steps_by_one(flats, r, s) && steps_by_one(flats, s, r))
         i = r, j = s;
   }
   if (!i) return;

@@ -64,8 +64,7 @@ double lane_cost(const Node* n, const UOp& r, double lanes) {
 int64_t widest_bytes(const std::vector<const Node*>& nodes, const UOp& r) {
   int64_t bytes = 1;
   for (const Node* n : nodes)
-    if (is_value(n) && n->op != Op::Store && depends(n, r) && !is_weak(n->dtype))
-      bytes = std::max<int64_t>(bytes, n_bytes(n->dtype));
+    if (is_value(n) && n->op != Op::Store && depends(n, r) && !is_weak(n->dtype)) bytes = std::max<int64_t>(bytes, n_bytes(n->dtype));
   return bytes;
 }
 
@@ -110,8 +109,7 @@ bool is_split(const Node* n, std::span<const Node* const> inner) {
 }
 
 // The cost of a nest when `lane` is lanes beside the REDUCEs that are split; infinite when they are in its way.
-Plan plan_with(const std::vector<const Node*>& nodes, const UOp& lane, const Target& target,
-               std::span<const Node* const> split) {
+Plan plan_with(const std::vector<const Node*>& nodes, const UOp& lane, const Target& target, std::span<const Node* const> split) {
   Plan p{lane, 0};
   double on_average = 1;
   if (lane) {
@@ -123,8 +121,8 @@ Plan plan_with(const std::vector<const Node*>& nodes, const UOp& lane, const Tar
     if (is_value(n)) cost[n] = executions(n) * (lane && depends(n, lane) ? lane_cost(n, lane, on_average) : op_cost(n));
   for (const Node* n : split) {
     const UOp k(n->src()[n->n_src - 1]);
-    const double n_lanes = std::min<double>(lanes_on_average(range_size(k.node()), reduce_lanes(n)),
-                                            static_cast<double>(kReduceBytes) / 4 / n_bytes(n->dtype));
+    const double n_lanes =
+        std::min<double>(lanes_on_average(range_size(k.node()), reduce_lanes(n)), static_cast<double>(kReduceBytes) / 4 / n_bytes(n->dtype));
     for (const Node* m : nodes) {
       if (!depends(m, k)) continue;
       if (lane && depends(m, lane)) return {lane, std::numeric_limits<double>::infinity()};
@@ -138,9 +136,7 @@ Plan plan_with(const std::vector<const Node*>& nodes, const UOp& lane, const Tar
 
 bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.begin(), list.end(), u) != list.end(); }
 
-UOp combine(std::string_view monoid, const UOp& a, const UOp& b) {
-  return UOp::make(monoid_op(monoid), a.dtype(), {a, b});
-}
+UOp combine(std::string_view monoid, const UOp& a, const UOp& b) { return UOp::make(monoid_op(monoid), a.dtype(), {a, b}); }
 
 // sum over (.., k)  ->  sum over lanes of the sum over (.., k / lanes), and the same for what is left, shorter.
 UOp split_reduce(const Node* n, Nest& nest) {
@@ -187,8 +183,7 @@ void unroll_small_reduces(Nest& nest, const std::vector<const Node*>& split) {
       for (const UOp& r : closed_ranges(s)) other = other || contains(closed_ranges(n), r);
     if (other || terms > 16 || terms * body > 400 || n_nodes > 2000) continue;
     for (const UOp& r : closed_ranges(n))
-      if (axis_type(r.node()) == AxisType::Reduce && !map.contains(r.node()))
-        map.emplace(r.node(), with_type(r, AxisType::Unroll));
+      if (axis_type(r.node()) == AxisType::Reduce && !map.contains(r.node())) map.emplace(r.node(), with_type(r, AxisType::Unroll));
   }
   replace_ranges(nest, map);
 }
@@ -248,8 +243,7 @@ void cut_far_sums(Nest& nest, double ns, const Target& target) {
     int64_t tile = n_bytes(n->dtype);
     for (const UOp& r : nest.order) {
       const AxisType t = axis_type(r.node());
-      if ((t == AxisType::Upcast || t == AxisType::Lane) && (depends(n, r) || contains(closed_ranges(n), r)))
-        tile *= range_size(r.node());
+      if ((t == AxisType::Upcast || t == AxisType::Lane) && (depends(n, r) || contains(closed_ranges(n), r))) tile *= range_size(r.node());
     }
     n_acc_bytes += tile * range_size(near.node());
     n_read += executions(n->src()[0]) * 4;
@@ -351,9 +345,7 @@ Nest clone(const Nest& nest) {
   return copy;
 }
 
-UOp remake_end(const UOp& e, const RangeMap& map, std::span<const UOp> ranges) {
-  return end(substitute(e.src(0), map), ranges);
-}
+UOp remake_end(const UOp& e, const RangeMap& map, std::span<const UOp> ranges) { return end(substitute(e.src(0), map), ranges); }
 
 void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target& target, double least_ns) {
   constexpr double kLeast[] = {1, 4, 0.25, 1e9};
@@ -379,8 +371,7 @@ void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target
       map.emplace(fused[i].node(), i == 0 ? rest : floor_mod(rest, size));
       rest = floor_div(rest, size);
     }
-    nest.min_part =
-        std::max<int64_t>(1, std::llround(std::max(kThreadNs, least_ns) / (ns / static_cast<double>(extent))));
+    nest.min_part = std::max<int64_t>(1, std::llround(std::max(kThreadNs, least_ns) / (ns / static_cast<double>(extent))));
   } else {
     // An output may read what another one overwrites: in one part of the launch they are written one after the other.
     if (nest.ends.size() > 1) global = fresh_range(1, AxisType::Global);
@@ -424,8 +415,7 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
   std::vector<Plan> plans{plan_with(nodes, UOp(), target, split)};
   if (nodes.size() < 20000)
     for (const UOp& r : nest.order)
-      if (axis_type(r.node()) == AxisType::Weak && range_size(r.node()) >= 4)
-        plans.push_back(plan_with(nodes, r, target, split));
+      if (axis_type(r.node()) == AxisType::Weak && range_size(r.node()) >= 4) plans.push_back(plan_with(nodes, r, target, split));
   std::stable_sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.cost < b.cost; });
   std::erase_if(plans, [](const Plan& p) { return std::isinf(p.cost); });
   const Plan best = plans[static_cast<size_t>(nest.pick("lane", static_cast<int>(plans.size())))];
@@ -471,10 +461,8 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
   bool shared = false;
   for (const Node* m : toposort(nest.ends)) {
     if (m->op == Op::Reduce || m->op == Op::Stage) {
-      if (depends(m, r))
-        ++n_sums;
-      else
-        shared = true;
+      if (depends(m, r)) ++n_sums;
+      else shared = true;
     }
     if (is_value(m) && depends(m, r)) n_inside += std::max(1.0, op_cost(m));
   }
@@ -499,8 +487,8 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
     return remake_end(e, {{r.node(), at}}, ranges);
   };
   const auto own = std::find(nest.order.begin(), nest.order.end(), r) - nest.order.begin();
-  const bool serial_inside = std::any_of(nest.order.begin() + own, nest.order.end(),
-                                         [](const UOp& q) { return axis_type(q.node()) == AxisType::Loop; });
+  const bool serial_inside =
+      std::any_of(nest.order.begin() + own, nest.order.end(), [](const UOp& q) { return axis_type(q.node()) == AxisType::Loop; });
   const auto n_parts_of = [&](const Segment& s) {
     int64_t k = serial_inside ? std::min<int64_t>(target.n_cores, s.count) : 1;
     while (s.count % k != 0) ++k;

@@ -10,15 +10,13 @@ namespace whit::engine {
 
 BufferPtr make_buffer(DType dtype, int64_t n_elems, std::string_view device, const BufferSpec& spec) {
   const int64_t limit = flag::MAX_BUFFER_SIZE();
-  WHIT_USER(limit <= 0 || n_elems <= limit, Runtime, "[buffer] {} elements on {}; MAX_BUFFER_SIZE allows {}", n_elems,
-            device, limit);
+  WHIT_USER(limit <= 0 || n_elems <= limit, Runtime, "[buffer] {} elements on {}; MAX_BUFFER_SIZE allows {}", n_elems, device, limit);
   return Buffer::make(std::string(device), n_elems * n_bytes(dtype), spec);
 }
 
 BufferPtr buffer_of(const UOp& b) {
   WHIT_CHECK(b.op() == Op::Buffer && !is_multi(b->device), "memory of a {} on {}", b.op(), device_name(b->device));
-  WHIT_USER(b.arg().int_at(0) > 0, Jit,
-            "[realize] the value depends on an argument of a function that is being traced, which has no data");
+  WHIT_USER(b.arg().int_at(0) > 0, Jit, "[realize] the value depends on an argument of a function that is being traced, which has no data");
   if (auto p = payload(b)) return std::static_pointer_cast<Buffer>(p);
   auto memory = make_buffer(b.dtype(), b.shape()[0], device_name(b->device));
   set_payload(b, memory);
@@ -56,14 +54,12 @@ void remember_origin(const UOp& b, const UOp& of) {
 bool has_origin(const UOp& b) { return !origins(b).empty(); }
 bool is_made_from(const UOp& of, int64_t id) {
   const NodeList found = float_buffers(of);
-  return std::any_of(found.begin(), found.end(), [&](const Node* n) {
-    return std::binary_search(origins(UOp(n)).begin(), origins(UOp(n)).end(), id);
-  });
+  return std::any_of(found.begin(), found.end(),
+                     [&](const Node* n) { return std::binary_search(origins(UOp(n)).begin(), origins(UOp(n)).end(), id); });
 }
 
 UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory) {
-  WHIT_CHECK(memory->n_bytes() == n_elems * n_bytes(dtype), "{} bytes for {} elements of {}", memory->n_bytes(),
-             n_elems, dtype);
+  WHIT_CHECK(memory->n_bytes() == n_elems * n_bytes(dtype), "{} bytes for {} elements of {}", memory->n_bytes(), n_elems, dtype);
   UOp b = buffer(dtype, n_elems, memory->device_name());
   set_payload(b, std::move(memory));
   return b;
@@ -87,9 +83,7 @@ UOp buffer_below(const UOp& view) {
   return n->op == Op::Buffer ? UOp(n) : UOp();
 }
 
-bool is_view(const Node* n) {
-  return (is_movement(n->op) && n->op != Op::Stack) || n->op == Op::Detach || n->op == Op::ContiguousBackward;
-}
+bool is_view(const Node* n) { return (is_movement(n->op) && n->op != Op::Stack) || n->op == Op::Detach || n->op == Op::ContiguousBackward; }
 namespace {
 // A SHRINK that says how much of an axis counts and leaves all in its place.
 bool is_sized(const Node* n) {

@@ -49,8 +49,7 @@ void estimate(const UOp& sink, Executable& e) {
     if (n->op == Op::Param) bytes += static_cast<__int128>(n->shape.numel()) * n_bytes(n->dtype);
     if (n->dtype == DType::WeakInt || n->dtype == DType::Void) continue;
     if (n->op == Op::Reduce) ops += times(n->src()[0]);
-    if (is_elementwise(n->op) && n->op != Op::Cast && n->op != Op::Bitcast)
-      ops += times(n) * (n->op == Op::MulAcc ? 2 : 1);
+    if (is_elementwise(n->op) && n->op != Op::Cast && n->op != Op::Bitcast) ops += times(n) * (n->op == Op::MulAcc ? 2 : 1);
   }
   e.n_ops = static_cast<int64_t>(std::min<__int128>(ops, INT64_MAX));
   e.n_bytes = static_cast<int64_t>(std::min<__int128>(bytes, INT64_MAX));
@@ -98,8 +97,7 @@ ExecutablePtr compile_program(const CompileJob& job, const CodePath& path, const
   o.parallel = signature.has_global;
   e->size_.global[0] = signature.n_global;
   try {
-    o.library = path.kind == "NULL" ? path.compiler->compile(e->name, e->source)
-                                    : path.compiler->compile_cached(e->name, e->source);
+    o.library = path.kind == "NULL" ? path.compiler->compile(e->name, e->source) : path.compiler->compile_cached(e->name, e->source);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Compile) throw;
     raise(ErrorKind::Compile,
@@ -108,8 +106,8 @@ ExecutablePtr compile_program(const CompileJob& job, const CodePath& path, const
           error.what(), e->name, job.device, path.renderer);
   }
   if (flag::DEBUG() >= 3)
-    log_line(fmt::format("compiled {:<40} in {:6.2f} ms, {}", e->name, static_cast<double>(os::now_ns() - start) * 1e-6,
-                         to_text(program.src(0).arg())));
+    log_line(
+        fmt::format("compiled {:<40} in {:6.2f} ms, {}", e->name, static_cast<double>(os::now_ns() - start) * 1e-6, to_text(program.src(0).arg())));
   return e;
 }
 
@@ -129,11 +127,10 @@ class ProgramCache {
   ProgramCache(const CompileJob& job, const CodePath& path, const Target& t, const std::string& decisions) : job_(job) {
     const bool is_looked_at = flag::DEBUG() >= 3 || flag::SPEC() > 0 || flag::TRACK_MATCH_STATS() > 0;
     const bool is_own = passes_key() == 0 && (t.renderer == "llvm" || t.renderer == "c");  // not code of users
-    if (is_looked_at || !is_own || !flag::CCACHE() || !flag::CACHELEVEL() || path.kind == "NULL" || build_id().empty())
-      return;
-    key_ = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", build_id(), job.sink.key().hex(), path.kind,
-                       path.renderer, path.arch, path.compiler->key(), t.vector_bytes, t.n_vector_registers, t.has_fma,
-                       t.l1_bytes, t.l2_bytes, t.l3_bytes, t.n_cores, codegen_flags(), decisions);
+    if (is_looked_at || !is_own || !flag::CCACHE() || !flag::CACHELEVEL() || path.kind == "NULL" || build_id().empty()) return;
+    key_ = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", build_id(), job.sink.key().hex(), path.kind, path.renderer, path.arch,
+                       path.compiler->key(), t.vector_bytes, t.n_vector_registers, t.has_fma, t.l1_bytes, t.l2_bytes, t.l3_bytes, t.n_cores,
+                       codegen_flags(), decisions);
   }
   ExecutablePtr find() const {
     std::optional<std::string> found;
@@ -162,17 +159,14 @@ class ProgramCache {
     for (const std::string* s : texts(e)) add(*s);
     add(std::to_string(e.variables.size()));
     for (const std::string& v : e.variables) add(v);
-    for (const int64_t n :
-         {e.n_ops, e.n_bytes, int64_t{e.size_.global[0]}, int64_t{e.object.n_buffers},
-          static_cast<int64_t>(e.object.scratch_bytes), e.object.min_part, int64_t{e.object.parallel}})
+    for (const int64_t n : {e.n_ops, e.n_bytes, int64_t{e.size_.global[0]}, int64_t{e.object.n_buffers}, static_cast<int64_t>(e.object.scratch_bytes),
+                            e.object.min_part, int64_t{e.object.parallel}})
       add(std::to_string(n));
     DiskCache::get().put("program", key_, all);
   }
 
  private:
-  static std::array<std::string*, 5> texts(Executable& e) {
-    return {&e.name, &e.source, &e.object.name, &e.object.arch, &e.object.library};
-  }
+  static std::array<std::string*, 5> texts(Executable& e) { return {&e.name, &e.source, &e.object.name, &e.object.arch, &e.object.library}; }
   // What put() wrote: the cache gives back nothing else.
   struct Text {
     const std::string& all;
@@ -247,8 +241,7 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t
     for (const CompileJob& job : jobs) {
       const CodePath*& path = paths[job.device];
       if (!path) path = &code_path(job.device);
-      keys.push_back(
-          {job.sink.node(), path, hash_mix(hash_mix(flags, device_id(job.device)), static_cast<uint64_t>(beam))});
+      keys.push_back({job.sink.node(), path, hash_mix(hash_mix(flags, device_id(job.device)), static_cast<uint64_t>(beam))});
     }
     std::lock_guard lock(c.mutex);
     for (size_t i = 0; i < jobs.size(); ++i) {
@@ -268,8 +261,7 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t
     for (size_t i = 0; i < missing.size(); ++i) {
       const int64_t now = os::now_ns(), left = static_cast<int64_t>(missing.size() - i);
       Missing& m = missing[i];
-      m.decisions =
-          search_decisions(*m.job, *std::get<1>(m.key), beam, end ? now + std::max<int64_t>(0, end - now) / left : 0);
+      m.decisions = search_decisions(*m.job, *std::get<1>(m.key), beam, end ? now + std::max<int64_t>(0, end - now) / left : 0);
     }
   }
   std::atomic<size_t> next{0};

@@ -23,9 +23,7 @@ struct Extent {
   auto operator<=>(const Extent&) const = default;
   bool overlaps(const Extent& o) const { return base == o.base && first < o.last && o.first < last; }
 };
-Extent extent_of(const Buffer& b) {
-  return {b.base() ? b.base().get() : &b, b.off_bytes(), b.off_bytes() + b.n_bytes()};
-}
+Extent extent_of(const Buffer& b) { return {b.base() ? b.base().get() : &b, b.off_bytes(), b.off_bytes() + b.n_bytes()}; }
 
 struct InputFacts {
   DType dtype;
@@ -225,10 +223,9 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
     int64_t own = 1;
     for (const BoundCall& c : impl_->calls)
       for (const BoundArg& a : c.args) own += a.buffer == m.buffer;
-    WHIT_USER(
-        m.buffer.use_count() <= own, Jit,
-        "[jit] the captured function stores into a tensor that it made itself and that is still used: each replay "
-        "would start over; realize() that tensor before the capture");
+    WHIT_USER(m.buffer.use_count() <= own, Jit,
+              "[jit] the captured function stores into a tensor that it made itself and that is still used: each replay "
+              "would start over; realize() that tensor before the capture");
   }
 
   // Calls.
@@ -306,8 +303,8 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
   }
   std::unique_ptr<CapturedGraph> graph(new CapturedGraph(std::move(g)));
   if (flag::DEBUG() >= 1)
-    log_line(fmt::format("captured {} kernels, {} inputs, {} outputs, {} bytes of temporaries", graph->n_kernels(),
-                         graph->impl_->facts.size(), graph->impl_->outputs.size(), graph->arena_bytes()));
+    log_line(fmt::format("captured {} kernels, {} inputs, {} outputs, {} bytes of temporaries", graph->n_kernels(), graph->impl_->facts.size(),
+                         graph->impl_->outputs.size(), graph->arena_bytes()));
   return graph;
 }
 
@@ -321,8 +318,7 @@ void CapturedGraph::Impl::check_inputs(std::span<const UOp> inputs) const {
     const InputFacts& f = facts[i];
     WHIT_USER(u.dtype() == f.dtype, Jit, "[jit] input {} has dtype {}, but {} was captured", i, u.dtype(), f.dtype);
     WHIT_USER(u.shape() == f.shape, Jit, "[jit] input {} has shape {}, but {} was captured", i, u.shape(), f.shape);
-    WHIT_USER(u->device == f.device, Jit, "[jit] input {} is on {}, but {} was captured", i, device_name(u->device),
-              device_name(f.device));
+    WHIT_USER(u->device == f.device, Jit, "[jit] input {} is on {}, but {} was captured", i, device_name(u->device), device_name(f.device));
   }
 }
 
@@ -336,24 +332,21 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
   }
   for (size_t i = 0; i < memory.size(); ++i) {
     const auto first = static_cast<size_t>(same_as[i]);
-    WHIT_USER(memory[i] == memory[first], Jit,
-              "[jit] inputs {} and {} were the same memory when captured, and are not now", first, i);
+    WHIT_USER(memory[i] == memory[first], Jit, "[jit] inputs {} and {} were the same memory when captured, and are not now", first, i);
     if (written.empty() && !any_input_written) continue;
     const Extent e = extent_of(*memory[i]);
     auto w = std::ranges::lower_bound(written, e.base, {}, &Extent::base);
     for (; w != written.end() && w->base == e.base; ++w)
       WHIT_USER(!w->overlaps(e), Jit, "[jit] input {} is memory that the captured function writes", i);
     for (size_t j = 0; j < i && any_input_written; ++j)
-      WHIT_USER(
-          !(input_written[i] || input_written[j]) || same_as[j] == same_as[i] || !extent_of(*memory[j]).overlaps(e),
-          Jit, "[jit] inputs {} and {} share memory, and the captured function writes it", j, i);
+      WHIT_USER(!(input_written[i] || input_written[j]) || same_as[j] == same_as[i] || !extent_of(*memory[j]).overlaps(e), Jit,
+                "[jit] inputs {} and {} share memory, and the captured function writes it", j, i);
   }
   for (State& s : states) {
     const uint32_t n = s.node->refs.load(std::memory_order_relaxed);
-    WHIT_USER(
-        n <= s.n_refs, Jit,
-        "[jit] a tensor that is not realised reads memory that the captured function overwrites; realize it before "
-        "this call");
+    WHIT_USER(n <= s.n_refs, Jit,
+              "[jit] a tensor that is not realised reads memory that the captured function overwrites; realize it before "
+              "this call");
     s.n_refs = n;
   }
   for (VariablePlace& v : variables) {
@@ -378,8 +371,7 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
         m.turns.erase(m.turns.begin());
         --free;
       }
-      const BufferPtr fresh = Buffer::make(m.turns.empty() ? std::string() : m.turns[0].buffer->device_name(),
-                                           m.n_elems * whit::n_bytes(m.dtype));
+      const BufferPtr fresh = Buffer::make(m.turns.empty() ? std::string() : m.turns[0].buffer->device_name(), m.n_elems * whit::n_bytes(m.dtype));
       const UOp node = buffer_node(m.dtype, m.n_elems, fresh);
       m.turns.push_back({node, reshape(node, m.shape), fresh});
     }
@@ -446,8 +438,7 @@ std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const Variab
         call.args.back().is_written = g.slots[c.first_slot + a].is_written;
       }
       if (c.program)
-        call.values.assign(g.values.begin() + c.first_value,
-                           g.values.begin() + c.first_value + static_cast<ptrdiff_t>(c.program->variables.size()));
+        call.values.assign(g.values.begin() + c.first_value, g.values.begin() + c.first_value + static_cast<ptrdiff_t>(c.program->variables.size()));
       r->record(call);
     }
   }
@@ -456,9 +447,7 @@ std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const Variab
   for (const Output& o : g.outputs) {
     switch (o.kind) {
       case Output::Kind::Fixed: out.push_back(reshape(o.node, o.shape)); break;
-      case Output::Kind::Input:
-        out.push_back(reshape(buffer_below(inputs[static_cast<size_t>(o.number)]), o.shape));
-        break;
+      case Output::Kind::Input: out.push_back(reshape(buffer_below(inputs[static_cast<size_t>(o.number)]), o.shape)); break;
       case Output::Kind::Made: {
         const Made& m = g.made[static_cast<size_t>(o.number)];
         const Turn& t = m.turns[m.current];

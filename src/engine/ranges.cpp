@@ -15,9 +15,7 @@ namespace {
 bool is_identity(Op op) { return op == Op::Detach || op == Op::ContiguousBackward || op == Op::Contiguous; }
 
 // What lies below a view, as far as it can be moved.
-bool is_end(const Node* n) {
-  return n->device == 0 || !(is_movement(n->op) || is_identity(n->op) || n->op == Op::Bitcast) || is_realized(n);
-}
+bool is_end(const Node* n) { return n->device == 0 || !(is_movement(n->op) || is_identity(n->op) || n->op == Op::Bitcast) || is_realized(n); }
 
 // A view that is `shape` elements in order, from a byte of a BUFFER on.
 struct Range {
@@ -100,10 +98,8 @@ class CopyRanges {
     if (!where || !is_buffer_view(where)) return false;
     const UOp b = buffer_below(where);
     const Recorder* const recorder = current_recorder();
-    if (recorder && recorder->is_input(*buffer_of(b)))
-      to.value = reshape(UOp::make(Op::Copy, b.dtype(), {b}, copy->arg), n->shape);
-    else
-      to.range = {b, 0, n->dtype, n->shape};
+    if (recorder && recorder->is_input(*buffer_of(b))) to.value = reshape(UOp::make(Op::Copy, b.dtype(), {b}, copy->arg), n->shape);
+    else to.range = {b, 0, n->dtype, n->shape};
     return true;
   }
 

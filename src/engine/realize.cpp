@@ -58,8 +58,7 @@ UOp memory_view(const UOp& u, const std::unordered_map<const Node*, UOp>& replac
       return {};
     }
   }
-  for (size_t i = chain.size(); i-- > 0;)
-    at = chain[i]->op == Op::Reshape ? reshape(at, chain[i]->shape) : with_first_src(chain[i], at);
+  for (size_t i = chain.size(); i-- > 0;) at = chain[i]->op == Op::Reshape ? reshape(at, chain[i]->shape) : with_first_src(chain[i], at);
   return at;
 }
 
@@ -80,8 +79,8 @@ std::vector<UOp> unbound(std::span<const UOp> roots, VariableValues& values) {
     if (n->op == Op::Bind) {
       map.emplace(n, n->src()[0]);
       const auto [it, fresh] = values.emplace(n->src()[0]->arg.at(0).as_str(), n->arg.as_int());
-      WHIT_USER(fresh || it->second == n->arg.as_int(), Runtime, "[realize] bind mismatch: '{}' is {} and {}",
-                it->first, it->second, n->arg.as_int());
+      WHIT_USER(fresh || it->second == n->arg.as_int(), Runtime, "[realize] bind mismatch: '{}' is {} and {}", it->first, it->second,
+                n->arg.as_int());
     } else if (is_realized(n)) {  // its own shape and view speak of BINDs too; what is below it is not looked at
       map.emplace(n, n->shape.is_symbolic() ? unbound(std::vector{realized(UOp(n))}, values)[0] : UOp(n));
     }
@@ -120,8 +119,7 @@ Spread spread(std::span<const UOp> given, bool is_moved) {
       UOp& p = all[i].parts[k];
       // Memory that only a part of another value lies in, or that was there before, is not to be shared.
       const bool shared = j != i && !same && (bases[i].size() > 1 || bases[j].size() > 1);
-      if (n->op != Op::After && (shared || (n->op == Op::Buffer && p != given[i])))
-        p = UOp::make(Op::Contiguous, p.dtype(), {p});
+      if (n->op != Op::After && (shared || (n->op == Op::Buffer && p != given[i]))) p = UOp::make(Op::Contiguous, p.dtype(), {p});
       s.roots.push_back(p);
       s.owner.push_back(i);
     }
@@ -133,24 +131,22 @@ Spread spread(std::span<const UOp> given, bool is_moved) {
 void print_schedule(const BoundSchedule& bound, double ms) {
   const Schedule& s = *bound.schedule;
   if (flag::DEBUG() < 1 || (s.calls.size() < 2 && flag::DEBUG() < 3)) return;
-  log_line(fmt::format(
-      "scheduled {:5} kernels in {:8.2f} ms | cache {} {} | {} nodes, {} in kernels | temporaries {} "
-      "in {} (at least {}), {} recomputed",
-      s.calls.size(), ms, bound.cache_hit ? "hit " : "MISS", bound.key.hex().substr(0, 8), s.stats.n_tensor_nodes,
-      s.stats.n_kernel_nodes, s.stats.temp_bytes, s.stats.arena_bytes, s.stats.live_bytes, s.stats.n_recomputed));
+  log_line(
+      fmt::format("scheduled {:5} kernels in {:8.2f} ms | cache {} {} | {} nodes, {} in kernels | temporaries {} "
+                  "in {} (at least {}), {} recomputed",
+                  s.calls.size(), ms, bound.cache_hit ? "hit " : "MISS", bound.key.hex().substr(0, 8), s.stats.n_tensor_nodes, s.stats.n_kernel_nodes,
+                  s.stats.temp_bytes, s.stats.arena_bytes, s.stats.live_bytes, s.stats.n_recomputed));
   if (flag::DEBUG() >= 3) log_line(describe(s));
 }
 
 // Binds memory and runs. Gives the output buffers by slot.
-std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> wanted, const Spread& roots,
-                               const VariableValues& variables) {
+std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> wanted, const Spread& roots, const VariableValues& variables) {
   const Schedule& s = *bound.schedule;
   Recorder* const recorder = current_recorder();
   std::vector<CompileJob> jobs;
   for (const ScheduledCall& c : s.calls)
     if (c.kernel) jobs.push_back({c.kernel, std::string(device_name(c.device))});
-  std::vector<ExecutablePtr> programs =
-      compile_all(jobs, recorder && flag::JITBEAM() >= 0 ? flag::JITBEAM() : flag::BEAM());
+  std::vector<ExecutablePtr> programs = compile_all(jobs, recorder && flag::JITBEAM() >= 0 ? flag::JITBEAM() : flag::BEAM());
 
   std::unordered_map<uint16_t, BufferPtr> arenas;
   for (const Arena& a : s.arenas)
@@ -240,9 +236,8 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
   // Old readers; then handles may be made.
   StorePlan plan = plan_stores(pending);
   if (flag::DEBUG() >= 3)
-    log_line(fmt::format("stores: {} states, {} old values computed first, {} buffers kept in {:.2f} ms",
-                         plan.states.size(), plan.extra_roots.size(), plan.kept.size(),
-                         static_cast<double>(os::now_ns() - start) * 1e-6));
+    log_line(fmt::format("stores: {} states, {} old values computed first, {} buffers kept in {:.2f} ms", plan.states.size(), plan.extra_roots.size(),
+                         plan.kept.size(), static_cast<double>(os::now_ns() - start) * 1e-6));
   std::vector<UOp> wanted = pending;  // nodes of the given graph, by root of the schedule
   wanted.insert(wanted.end(), plan.extra_roots.begin(), plan.extra_roots.end());
   std::vector<UOp> to_schedule;
@@ -370,8 +365,7 @@ std::string describe(const Schedule& s) {
   std::string out;
   for (size_t i = 0; i < s.calls.size(); ++i) {
     const ScheduledCall& c = s.calls[i];
-    out += fmt::format("{:4} {:<8} {:<40}", i, device_name(c.device),
-                       c.kernel ? std::string(c.kernel.arg().at(0).as_str()) : "copy");
+    out += fmt::format("{:4} {:<8} {:<40}", i, device_name(c.device), c.kernel ? std::string(c.kernel.arg().at(0).as_str()) : "copy");
     for (const int32_t a : c.args) {
       const ScheduleBuffer& b = s.buffers[static_cast<size_t>(a)];
       out += fmt::format(" {}{}:{}x{}",

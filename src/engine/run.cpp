@@ -14,9 +14,7 @@ void* BoundArg::handle() const {
   return offset < 0 ? h : buffer->device().allocator().offset(h, n_bytes, offset);
 }
 
-BufferPtr as_buffer(const BoundArg& arg) {
-  return arg.offset < 0 ? arg.buffer : Buffer::view(arg.buffer, arg.offset, arg.n_bytes);
-}
+BufferPtr as_buffer(const BoundArg& arg) { return arg.offset < 0 ? arg.buffer : Buffer::view(arg.buffer, arg.offset, arg.n_bytes); }
 
 void run_program(const Executable& program, void* const* handles, const int64_t* values, bool replayed) {
   if (!is_timed()) [[likely]] {
@@ -37,11 +35,10 @@ void run_program(const Executable& program, void* const* handles, const int64_t*
   const double t = static_cast<double>(t_ns);
   const bool colour = flag::NO_COLOR() == 0;
   const char* on = colour ? replayed ? "\x1b[35m" : "\x1b[32m" : "";
-  log_line(fmt::format(
-      "{}*** {:<6} {:4}{} {:<40} arg {:3} mem {:6.2f} GB tm {:9.2f}us/{:9.2f}ms ({:8.2f} GFLOPS {:7.2f} GB/s)", on,
-      program.device, c.kernel_count.load(), colour ? "\x1b[0m" : "", program.name, program.object.n_buffers,
-      static_cast<double>(c.mem_used.load()) * 1e-9, t * 1e-3, c.time_sum_s() * 1e3,
-      static_cast<double>(program.n_ops) / t, static_cast<double>(program.n_bytes) / t));
+  log_line(fmt::format("{}*** {:<6} {:4}{} {:<40} arg {:3} mem {:6.2f} GB tm {:9.2f}us/{:9.2f}ms ({:8.2f} GFLOPS {:7.2f} GB/s)", on, program.device,
+                       c.kernel_count.load(), colour ? "\x1b[0m" : "", program.name, program.object.n_buffers,
+                       static_cast<double>(c.mem_used.load()) * 1e-9, t * 1e-3, c.time_sum_s() * 1e3, static_cast<double>(program.n_ops) / t,
+                       static_cast<double>(program.n_bytes) / t));
 }
 
 void run_call(const BoundCall& call, bool replayed) {
@@ -57,8 +54,8 @@ void run_call(const BoundCall& call, bool replayed) {
     const std::string what = fmt::format("copy {} bytes from {}", to->n_bytes(), from->device_name());
     if (is_profiling()) add_to_timeline({"copy", what, to->device_name(), 0, start, start + t_ns});
     if (flag::DEBUG() >= 2)
-      log_line(fmt::format("*** {:<6} {:<45} tm {:9.2f}us/{:9.2f}ms", to->device_name(), what,
-                           static_cast<double>(t_ns) * 1e-3, counters().time_sum_s() * 1e3));
+      log_line(fmt::format("*** {:<6} {:<45} tm {:9.2f}us/{:9.2f}ms", to->device_name(), what, static_cast<double>(t_ns) * 1e-3,
+                           counters().time_sum_s() * 1e3));
     return;
   }
   SmallVec<void*, 16> handles;

@@ -134,11 +134,7 @@ struct Candidate {
 class Search {
  public:
   Search(const CompileJob& job, const CodePath& path, int64_t width, int64_t deadline_ns)
-      : job_(job),
-        path_(path),
-        width_(static_cast<size_t>(width)),
-        deadline_ns_(deadline_ns),
-        target_(target_for(path)) {
+      : job_(job), path_(path), width_(static_cast<size_t>(width)), deadline_ns_(deadline_ns), target_(target_for(path)) {
     key_ = fmt::format("{} {} {} {}", job.sink.key().hex(), path.arch, target_.n_cores, codegen_flags());
   }
 
@@ -171,9 +167,8 @@ class Search {
     }
     if (!late()) cache.put("beam", winner_key, best_.text);
     if (flag::BEAM_DEBUG() >= 1 || flag::DEBUG() >= 2)
-      log_line(fmt::format("BEAM {:<40} {:4} candidates, {:3} failed, {:6.2f} s{}: {:.2f} x the model's time {}",
-                           name(), n_tried_, n_failed_, static_cast<double>(os::now_ns() - start) * 1e-9,
-                           late() ? ", not finished" : "", best_.ratio, best_.text));
+      log_line(fmt::format("BEAM {:<40} {:4} candidates, {:3} failed, {:6.2f} s{}: {:.2f} x the model's time {}", name(), n_tried_, n_failed_,
+                           static_cast<double>(os::now_ns() - start) * 1e-9, late() ? ", not finished" : "", best_.ratio, best_.text));
     return best_.text;
   }
 
@@ -229,8 +224,7 @@ class Search {
       const ExecutablePtr rival = best_program_;
       for (size_t i = first; i < last; ++i) {
         known.push_back(remembered(all[i].text));
-        children.push_back(
-            known.back() ? nullptr : std::make_unique<Child>(*rival, [&] { return compile(all[i]); }, values_.data()));
+        children.push_back(known.back() ? nullptr : std::make_unique<Child>(*rival, [&] { return compile(all[i]); }, values_.data()));
       }
       for (size_t i = first; i < last; ++i) {
         ++n_tried_;

@@ -46,8 +46,7 @@ void Storage::settle_recorded() const {
 void Storage::store(const UOp& chain, const UOp& value) {
   state();
   for (const Node* n = chain.node(); n->op != Op::Param; n = n->src_begin()[0])
-    WHIT_USER(n->op != Op::Expand, Runtime,
-              "[assign] the target repeats elements (it was expanded to {}); clone it first", n->shape);
+    WHIT_USER(n->op != Op::Expand, Runtime, "[assign] the target repeats elements (it was expanded to {}); clone it first", n->shape);
   bool strided = false, cut = false;
   UOp base = chain;
   for (; base.op() != Op::Param; base = base.src(0)) {

@@ -18,8 +18,7 @@ namespace whit::io {
 
 namespace {
 
-constexpr std::string_view kFiles[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
-                                       "t10k-labels-idx1-ubyte"};
+constexpr std::string_view kFiles[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 
 // The file itself or its gzipped form; empty when neither is there.
 std::string find_file(const std::string& folder, std::string_view name) {
@@ -31,8 +30,7 @@ std::string find_file(const std::string& folder, std::string_view name) {
 }
 
 bool has_all_files(const std::string& folder) {
-  return std::all_of(std::begin(kFiles), std::end(kFiles),
-                     [&](std::string_view name) { return !find_file(folder, name).empty(); });
+  return std::all_of(std::begin(kFiles), std::end(kFiles), [&](std::string_view name) { return !find_file(folder, name).empty(); });
 }
 
 std::vector<std::string> places_of(const std::string& name, const std::string& folder) {
@@ -40,8 +38,7 @@ std::vector<std::string> places_of(const std::string& name, const std::string& f
   std::vector<std::string> places;
   if (const std::string& data = flag::DATASETS(); !data.empty()) places.push_back(fmt::format("{}/{}", data, name));
   if (name == "fashion-mnist") places.push_back("/usr/share/datasets/fashion-mnist");
-  if (const std::string cache = os::cache_dir(); !cache.empty())
-    places.push_back(fmt::format("{}/whit/datasets/{}", cache, name));
+  if (const std::string cache = os::cache_dir(); !cache.empty()) places.push_back(fmt::format("{}/whit/datasets/{}", cache, name));
   return places;
 }
 
@@ -49,16 +46,15 @@ ImageSet load_images(const std::string& folder, std::string_view image_file, std
   const std::string image_path = find_file(folder, image_file), label_path = find_file(folder, label_file);
   IdxArray images = read_idx(image_path), labels = read_idx(label_path);
   WHIT_USER(images.type == IdxType::U8 && images.shape.size() == 3, Io,
-            "[mnist] {}: offset 2: holds shape [{}] of type {:#04x}; images are [n, rows, columns] of type 0x08",
-            image_path, fmt::join(images.shape, ", "), static_cast<int>(images.type));
+            "[mnist] {}: offset 2: holds shape [{}] of type {:#04x}; images are [n, rows, columns] of type 0x08", image_path,
+            fmt::join(images.shape, ", "), static_cast<int>(images.type));
   WHIT_USER(labels.type == IdxType::U8 && labels.shape.size() == 1, Io,
-            "[mnist] {}: offset 2: holds shape [{}] of type {:#04x}; labels are [n] of type 0x08", label_path,
-            fmt::join(labels.shape, ", "), static_cast<int>(labels.type));
-  WHIT_USER(images.shape[0] == labels.shape[0], Io, "[mnist] {}: offset 4: {} labels for {} images in {}", label_path,
-            labels.shape[0], images.shape[0], image_path);
+            "[mnist] {}: offset 2: holds shape [{}] of type {:#04x}; labels are [n] of type 0x08", label_path, fmt::join(labels.shape, ", "),
+            static_cast<int>(labels.type));
+  WHIT_USER(images.shape[0] == labels.shape[0], Io, "[mnist] {}: offset 4: {} labels for {} images in {}", label_path, labels.shape[0],
+            images.shape[0], image_path);
   const auto bad = std::find_if(labels.bytes.begin(), labels.bytes.end(), [](uint8_t label) { return label > 9; });
-  WHIT_USER(bad == labels.bytes.end(), Io, "[mnist] {}: offset {}: label {}; labels are 0..9", label_path,
-            8 + (bad - labels.bytes.begin()), *bad);
+  WHIT_USER(bad == labels.bytes.end(), Io, "[mnist] {}: offset {}: label {}; labels are 0..9", label_path, 8 + (bad - labels.bytes.begin()), *bad);
   return {images.shape[0], images.shape[1], images.shape[2], 1, std::move(images.bytes), std::move(labels.bytes)};
 }
 
@@ -77,8 +73,7 @@ constexpr CifarVersion kCifarVersions[] = {{"cifar-10-batches-bin", "cifar-10-bi
 void add_binary_batch(const std::string& path, Bytes bytes, ImageSet& set) {
   constexpr int64_t kStep = kCifarBytes + 1;
   const auto n_bytes = static_cast<int64_t>(bytes.size());
-  WHIT_USER(n_bytes > 0 && n_bytes % kStep == 0, Io, "[cifar] {}: it has {} bytes; expected images of {}", path,
-            n_bytes, kStep);
+  WHIT_USER(n_bytes > 0 && n_bytes % kStep == 0, Io, "[cifar] {}: it has {} bytes; expected images of {}", path, n_bytes, kStep);
   for (size_t i = 0; i < bytes.size(); i += kStep) {
     set.labels.push_back(bytes[i]);
     set.images.insert(set.images.end(), bytes.begin() + i + 1, bytes.begin() + i + kStep);
@@ -102,21 +97,18 @@ void add_pickled_batch(const std::string& path, Bytes bytes, ImageSet& set) {
     if (key == "labels") labels = root->items[i + 1];
   }
   check(labels && labels->kind == Kind::List && !labels->items.empty(), "it has no list of labels");
-  check(data && data->kind == Kind::Call && data->text.ends_with("multiarray _reconstruct") && data->state &&
-            data->state->kind == Kind::Tuple && data->state->items.size() == 5,
+  check(data && data->kind == Kind::Call && data->text.ends_with("multiarray _reconstruct") && data->state && data->state->kind == Kind::Tuple &&
+            data->state->items.size() == 5,
         "its data is no array");
   const auto& state = data->state->items;  // version, shape, dtype, is it column-major, bytes
   const auto& shape = state[1]->items;
   const auto n = static_cast<int64_t>(labels->items.size());
-  check(shape.size() == 2 && shape[0]->kind == Kind::Int && shape[0]->number == n && shape[1]->kind == Kind::Int &&
-            shape[1]->number == kCifarBytes,
+  check(shape.size() == 2 && shape[0]->kind == Kind::Int && shape[0]->number == n && shape[1]->kind == Kind::Int && shape[1]->number == kCifarBytes,
         "its data has another shape than its labels need");
-  check(state[2]->is(Kind::Call, "numpy dtype") && !state[2]->items.empty() && state[2]->items[0]->text == "u1" &&
-            state[3]->number == 0,
+  check(state[2]->is(Kind::Call, "numpy dtype") && !state[2]->items.empty() && state[2]->items[0]->text == "u1" && state[3]->number == 0,
         "its data is not row-major of uint8");
   std::string pixels;
-  check(pickle_bytes(*state[4], pixels) && static_cast<int64_t>(pixels.size()) == n * kCifarBytes,
-        "its data is of another length");
+  check(pickle_bytes(*state[4], pixels) && static_cast<int64_t>(pixels.size()) == n * kCifarBytes, "its data is of another length");
   set.images.insert(set.images.end(), pixels.begin(), pixels.end());
   for (const PickleValue* label : labels->items) {
     check(label->kind == Kind::Int, "a label is no int");
@@ -127,14 +119,12 @@ void add_pickled_batch(const std::string& path, Bytes bytes, ImageSet& set) {
 // The content of the batch called `name`.
 using ReadBatch = std::function<std::vector<uint8_t>(const std::string& name)>;
 
-ImageSet load_batches(const std::string& place, const CifarVersion& version, const ReadBatch& read,
-                      const std::vector<std::string>& names) {
+ImageSet load_batches(const std::string& place, const CifarVersion& version, const ReadBatch& read, const std::vector<std::string>& names) {
   ImageSet set{.n_rows = 32, .n_cols = 32, .n_channels = 3};
   for (const std::string& name : names) {
     const std::string path = fmt::format("{}/{}{}", place, name, version.suffix);
     const size_t n_before = set.labels.size();
-    (version.pickled ? add_pickled_batch : add_binary_batch)(path, read(fmt::format("{}{}", name, version.suffix)),
-                                                             set);
+    (version.pickled ? add_pickled_batch : add_binary_batch)(path, read(fmt::format("{}{}", name, version.suffix)), set);
     const auto bad = std::find_if(set.labels.begin() + n_before, set.labels.end(), [](uint8_t v) { return v > 9; });
     WHIT_USER(bad == set.labels.end(), Io, "[cifar] {}: image {} has the label {}; labels are 0..9", path,
               bad - set.labels.begin() - static_cast<int64_t>(n_before), *bad);
@@ -156,16 +146,16 @@ std::string find_mnist_folder(bool fashion, const std::string& folder) {
   const std::vector<std::string> places = places_of(name, folder);
   for (const std::string& place : places)
     if (has_all_files(place)) return place;
-  raise(ErrorKind::Io, "[mnist] {} is in none of: {}; it needs {}, each also with .gz{}", name, fmt::join(places, ", "),
-        fmt::join(kFiles, ", "), fashion ? " (Debian: apt install dataset-fashion-mnist)" : "");
+  raise(ErrorKind::Io, "[mnist] {} is in none of: {}; it needs {}, each also with .gz{}", name, fmt::join(places, ", "), fmt::join(kFiles, ", "),
+        fashion ? " (Debian: apt install dataset-fashion-mnist)" : "");
 }
 
 ImageData load_mnist(bool fashion, const std::string& folder) {
   const std::string place = find_mnist_folder(fashion, folder);
   ImageData set{load_images(place, kFiles[0], kFiles[1]), load_images(place, kFiles[2], kFiles[3])};
   WHIT_USER(set.train.n_rows == set.test.n_rows && set.train.n_cols == set.test.n_cols, Io,
-            "[mnist] {}: training images are {} x {}, test images {} x {}", place, set.train.n_rows, set.train.n_cols,
-            set.test.n_rows, set.test.n_cols);
+            "[mnist] {}: training images are {} x {}, test images {} x {}", place, set.train.n_rows, set.train.n_cols, set.test.n_rows,
+            set.test.n_cols);
   return set;
 }
 
@@ -175,8 +165,8 @@ std::string find_cifar_folder(const std::string& folder) {
     for (const CifarVersion& version : kCifarVersions)
       for (const std::string_view name : {version.folder, version.archive})
         if (access(fmt::format("{}/{}", place, name).c_str(), R_OK) == 0) return place;
-  raise(ErrorKind::Io, fmt::format("[cifar] cifar-10 is in none of: {}; it needs {} or {}, or the folder in either",
-                                   fmt::join(places, ", "), kCifarVersions[0].archive, kCifarVersions[1].archive));
+  raise(ErrorKind::Io, fmt::format("[cifar] cifar-10 is in none of: {}; it needs {} or {}, or the folder in either", fmt::join(places, ", "),
+                                   kCifarVersions[0].archive, kCifarVersions[1].archive));
 }
 
 ImageData load_cifar(const std::string& folder) {
@@ -208,8 +198,7 @@ ImageData load_cifar(const std::string& folder) {
 }
 
 std::string_view mnist_class_name(bool fashion, int64_t label) {
-  static constexpr std::string_view kFashion[] = {"T-shirt", "Trouser", "Pullover", "Dress", "Coat",
-                                                  "Sandal",  "Shirt",   "Sneaker",  "Bag",   "Boot"};
+  static constexpr std::string_view kFashion[] = {"T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Boot"};
   static constexpr std::string_view kDigits[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
   WHIT_USER(label >= 0 && label <= 9, Index, "[mnist] label {} is out of range; labels are 0..9", label);
   return fashion ? kFashion[label] : kDigits[label];

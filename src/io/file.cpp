@@ -54,8 +54,7 @@ class TemporaryFile {
     const int fd = fd_;
     fd_ = -1;
     WHIT_USER(close(fd) == 0, Io, "[write] {}: {}", path_, std::strerror(errno));
-    WHIT_USER(std::rename(path_.c_str(), path.c_str()) == 0, Io, "[write] {}: cannot be replaced: {}", path,
-              std::strerror(errno));
+    WHIT_USER(std::rename(path_.c_str(), path.c_str()) == 0, Io, "[write] {}: cannot be replaced: {}", path, std::strerror(errno));
     path_.clear();
   }
 

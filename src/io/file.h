@@ -16,8 +16,7 @@ class InputFile {
   /// errors: the file is not there, may not be read, or is not a regular file
   explicit InputFile(std::string path);
   /// Bytes in memory as a file: `name` stands in errors, `memory` must outlive it.
-  InputFile(std::string name, Bytes memory)
-      : path_(std::move(name)), n_bytes_(static_cast<int64_t>(memory.size())), memory_(memory.data()) {}
+  InputFile(std::string name, Bytes memory) : path_(std::move(name)), n_bytes_(static_cast<int64_t>(memory.size())), memory_(memory.data()) {}
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;

@@ -34,17 +34,14 @@ void q4_1(const uint8_t* b, void* to) {
 }
 void q5_0(const uint8_t* b, void* to) {
   const float d = half_at(b);
-  for (int i = 0; i < 32; ++i)
-    static_cast<float*>(to)[i] = d * static_cast<float>(nibble(b + 6, i) + 16 * bit(b + 2, i) - 16);
+  for (int i = 0; i < 32; ++i) static_cast<float*>(to)[i] = d * static_cast<float>(nibble(b + 6, i) + 16 * bit(b + 2, i) - 16);
 }
 void q5_1(const uint8_t* b, void* to) {
   const float d = half_at(b), m = half_at(b + 2);
-  for (int i = 0; i < 32; ++i)
-    static_cast<float*>(to)[i] = d * static_cast<float>(nibble(b + 8, i) + 16 * bit(b + 4, i)) + m;
+  for (int i = 0; i < 32; ++i) static_cast<float*>(to)[i] = d * static_cast<float>(nibble(b + 8, i) + 16 * bit(b + 4, i)) + m;
 }
 void q8_0(const uint8_t* b, void* to) {
-  for (int i = 0; i < 32; ++i)
-    static_cast<float*>(to)[i] = half_at(b) * static_cast<float>(static_cast<int8_t>(b[2 + i]));
+  for (int i = 0; i < 32; ++i) static_cast<float*>(to)[i] = half_at(b) * static_cast<float>(static_cast<int8_t>(b[2 + i]));
 }
 
 // Q4_K and Q5_K: 8 groups of 32 with a scale and a minimum of 6 bits each, packed into 12 bytes.
@@ -127,17 +124,14 @@ void q1_0(const uint8_t* b, void* to) {  // float16: the scale or its negative
 }
 
 constexpr GgmlType kTypes[] = {
-    {0, "F32", 1, 4, "F32", nullptr},         {1, "F16", 1, 2, "F16", nullptr},
-    {2, "Q4_0", 32, 18, "F32", q4_0},         {3, "Q4_1", 32, 20, "F32", q4_1},
-    {6, "Q5_0", 32, 22, "F32", q5_0},         {7, "Q5_1", 32, 24, "F32", q5_1},
-    {8, "Q8_0", 32, 34, "F32", q8_0},         {12, "Q4_K", 256, 144, "F32", q4_k},
-    {13, "Q5_K", 256, 176, "F32", q5_k},      {14, "Q6_K", 256, 210, "F32", q6_k},
-    {18, "IQ3_XXS", 256, 98, "F32", iq3_xxs}, {21, "IQ3_S", 256, 110, "F32", iq3_s},
-    {22, "IQ2_S", 256, 82, "F32", iq2_s},     {23, "IQ4_XS", 256, 136, "F32", iq4_xs},
-    {24, "I8", 1, 1, "I8", nullptr},          {25, "I16", 1, 2, "I16", nullptr},
-    {26, "I32", 1, 4, "I32", nullptr},        {27, "I64", 1, 8, "I64", nullptr},
-    {28, "F64", 1, 8, "F64", nullptr},        {30, "BF16", 1, 2, "BF16", nullptr},
-    {39, "MXFP4", 32, 17, "F32", mxfp4},      {41, "Q1_0", 128, 18, "F16", q1_0},
+    {0, "F32", 1, 4, "F32", nullptr},     {1, "F16", 1, 2, "F16", nullptr},         {2, "Q4_0", 32, 18, "F32", q4_0},
+    {3, "Q4_1", 32, 20, "F32", q4_1},     {6, "Q5_0", 32, 22, "F32", q5_0},         {7, "Q5_1", 32, 24, "F32", q5_1},
+    {8, "Q8_0", 32, 34, "F32", q8_0},     {12, "Q4_K", 256, 144, "F32", q4_k},      {13, "Q5_K", 256, 176, "F32", q5_k},
+    {14, "Q6_K", 256, 210, "F32", q6_k},  {18, "IQ3_XXS", 256, 98, "F32", iq3_xxs}, {21, "IQ3_S", 256, 110, "F32", iq3_s},
+    {22, "IQ2_S", 256, 82, "F32", iq2_s}, {23, "IQ4_XS", 256, 136, "F32", iq4_xs},  {24, "I8", 1, 1, "I8", nullptr},
+    {25, "I16", 1, 2, "I16", nullptr},    {26, "I32", 1, 4, "I32", nullptr},        {27, "I64", 1, 8, "I64", nullptr},
+    {28, "F64", 1, 8, "F64", nullptr},    {30, "BF16", 1, 2, "BF16", nullptr},      {39, "MXFP4", 32, 17, "F32", mxfp4},
+    {41, "Q1_0", 128, 18, "F16", q1_0},
 };
 
 // ---- The head of a file.
@@ -176,8 +170,8 @@ class Reader {
   int64_t count(const char* what, int64_t n_bytes_item) {
     const std::string begin = where();
     const auto n = number<uint64_t>(what);
-    WHIT_USER(n <= static_cast<uint64_t>(n_left() / n_bytes_item), Io,
-              "{}{} {} need {} bytes each; the file has {} more", begin, n, what, n_bytes_item, n_left());
+    WHIT_USER(n <= static_cast<uint64_t>(n_left() / n_bytes_item), Io, "{}{} {} need {} bytes each; the file has {} more", begin, n, what,
+              n_bytes_item, n_left());
     return static_cast<int64_t>(n);
   }
   std::string text(const char* what) {
@@ -265,11 +259,9 @@ GgufEntry read_entry(Reader& r, std::unordered_set<std::string>& names, size_t p
     e.shape.insert(e.shape.begin(), static_cast<int64_t>(n));
   }
   e.type = &ggml_type(r.number<uint32_t>("a tensor"), where);
-  WHIT_USER(fits && e.n_elems <= INT64_MAX / 8, Io, "{} has the shape [{}], of more elements than there can be", where,
-            fmt::join(e.shape, ", "));
-  WHIT_USER((e.shape.empty() ? 1 : e.shape.back()) % e.type->n_elems == 0, Io,
-            "{} has rows of {}; blocks of {} hold {} elements", where, e.shape.empty() ? 1 : e.shape.back(),
-            e.type->name, e.type->n_elems);
+  WHIT_USER(fits && e.n_elems <= INT64_MAX / 8, Io, "{} has the shape [{}], of more elements than there can be", where, fmt::join(e.shape, ", "));
+  WHIT_USER((e.shape.empty() ? 1 : e.shape.back()) % e.type->n_elems == 0, Io, "{} has rows of {}; blocks of {} hold {} elements", where,
+            e.shape.empty() ? 1 : e.shape.back(), e.type->name, e.type->n_elems);
   e.n_bytes = e.n_elems / e.type->n_elems * e.type->n_bytes;
   const auto off = r.number<uint64_t>("a tensor");
   WHIT_USER(off <= uint64_t{INT64_MAX} / 2, Io, "{} begins at byte {} of the data", where, off);
@@ -284,19 +276,16 @@ const GgmlType& ggml_type(int64_t id, std::string_view where) {
     if (t.id == id) return t;
   std::vector<std::string> known;
   for (const GgmlType& t : kTypes) known.push_back(fmt::format("{} {}", t.id, t.name));
-  raise(ErrorKind::Value,
-        fmt::format("{} has the ggml type {}; expected one of {}", where, id, fmt::join(known, ", ")));
+  raise(ErrorKind::Value, fmt::format("{} has the ggml type {}; expected one of {}", where, id, fmt::join(known, ", ")));
 }
 
 int64_t ggml_n_bytes_elem(const GgmlType& type) { return !type.unpack ? type.n_bytes : type.dtype == "F16" ? 2 : 4; }
 
 void ggml_check(const GgmlType& type, Bytes blocks, int64_t n_elems, std::string_view where) {
   const int64_t n = n_elems / type.n_elems;
-  WHIT_USER(n_elems >= 0 && n_elems % type.n_elems == 0, Value, "{} has {} elements; blocks of {} hold {}", where,
-            n_elems, type.name, type.n_elems);
-  WHIT_USER(static_cast<int64_t>(blocks.size()) / type.n_bytes >= n, Value,
-            "{} has {} bytes; {} elements of {} need {} a block of {}", where, blocks.size(), n_elems, type.name,
-            type.n_bytes, type.n_elems);
+  WHIT_USER(n_elems >= 0 && n_elems % type.n_elems == 0, Value, "{} has {} elements; blocks of {} hold {}", where, n_elems, type.name, type.n_elems);
+  WHIT_USER(static_cast<int64_t>(blocks.size()) / type.n_bytes >= n, Value, "{} has {} bytes; {} elements of {} need {} a block of {}", where,
+            blocks.size(), n_elems, type.name, type.n_bytes, type.n_elems);
 }
 
 void ggml_unpack(const GgmlType& type, Bytes blocks, int64_t n_elems, uint8_t* out) {
@@ -323,22 +312,18 @@ GgufFile::GgufFile(const std::string& path) {
   const int64_t number = number_of(path, metadata_, "split.no", 0);
   WHIT_USER(number == 0, Value, "[gguf_load] {}: it is part {} of {}; expected the first", path, number + 1, n_parts);
   const std::string end = fmt::format("-00001-of-{:05}.gguf", n_parts);
-  WHIT_USER(path.ends_with(end), Value, "[gguf_load] {}: it is the first of {} parts; expected a name ending in {}",
-            path, n_parts, end);
+  WHIT_USER(path.ends_with(end), Value, "[gguf_load] {}: it is the first of {} parts; expected a name ending in {}", path, n_parts, end);
   for (int64_t i = 2; i <= n_parts; ++i)
-    open(std::make_unique<InputFile>(
-        fmt::format("{}-{:05}-of-{:05}.gguf", path.substr(0, path.size() - end.size()), i, n_parts)));
+    open(std::make_unique<InputFile>(fmt::format("{}-{:05}-of-{:05}.gguf", path.substr(0, path.size() - end.size()), i, n_parts)));
 }
 
 GgufMetadata GgufFile::open(std::unique_ptr<InputFile> file) {
   Reader r(*file);
   char magic[4] = {};
   for (char& c : magic) c = r.number<char>("the magic number");
-  WHIT_USER(std::memcmp(magic, "GGUF", 4) == 0, Value, "[gguf_load] {}: offset 0: it does not begin with GGUF",
-            file->path());
+  WHIT_USER(std::memcmp(magic, "GGUF", 4) == 0, Value, "[gguf_load] {}: offset 0: it does not begin with GGUF", file->path());
   const auto version = r.number<uint32_t>("the version");
-  WHIT_USER(version == 2 || version == 3, Value, "[gguf_load] {}: offset 4: version {}; expected 2 or 3, little-endian",
-            file->path(), version);
+  WHIT_USER(version == 2 || version == 3, Value, "[gguf_load] {}: offset 4: version {}; expected 2 or 3, little-endian", file->path(), version);
   const int64_t n_tensors = r.count("tensors", 24);
   GgufMetadata metadata;
   std::unordered_set<std::string> keys, names;
@@ -361,15 +346,14 @@ GgufMetadata GgufFile::open(std::unique_ptr<InputFile> file) {
     GgufEntry& e = entries_[i];
     e.off_bytes += off_data;
     WHIT_USER(e.n_bytes <= file->n_bytes() && e.off_bytes <= file->n_bytes() - e.n_bytes, Io,
-              "[gguf_load] {}: offset {}: tensor '{}' has {} bytes; the file ends at {}", file->path(), e.off_bytes,
-              e.name, e.n_bytes, file->n_bytes());
+              "[gguf_load] {}: offset {}: tensor '{}' has {} bytes; the file ends at {}", file->path(), e.off_bytes, e.name, e.n_bytes,
+              file->n_bytes());
     if (e.n_bytes) order.push_back(&e);
   }
   std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->off_bytes < b->off_bytes; });
   for (size_t i = 1; i < order.size(); ++i)
-    WHIT_USER(order[i]->off_bytes >= order[i - 1]->off_bytes + order[i - 1]->n_bytes, Io,
-              "[gguf_load] {}: offset {}: tensor '{}' overlaps '{}'", file->path(), order[i]->off_bytes, order[i]->name,
-              order[i - 1]->name);
+    WHIT_USER(order[i]->off_bytes >= order[i - 1]->off_bytes + order[i - 1]->n_bytes, Io, "[gguf_load] {}: offset {}: tensor '{}' overlaps '{}'",
+              file->path(), order[i]->off_bytes, order[i]->name, order[i - 1]->name);
   parts_.push_back(std::move(file));
   return metadata;
 }

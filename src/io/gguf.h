@@ -23,8 +23,8 @@ using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 struct GgmlType {
   int id;
   std::string_view name;
-  int n_elems, n_bytes;    ///< of a block
-  std::string_view dtype;  ///< of the result, as safetensors spells it: F32 for the quantised types, F16 for Q1_0
+  int n_elems, n_bytes;                             ///< of a block
+  std::string_view dtype;                           ///< of the result, as safetensors spells it: F32 for the quantised types, F16 for Q1_0
   void (*unpack)(const uint8_t* block, void* out);  ///< null when the bytes are the elements
 };
 /// errors: Value for a type that is not listed in docs/training.md; `where` begins it

@@ -13,8 +13,7 @@ std::vector<uint8_t> inflate_all(const std::string& where, Bytes packed, bool gz
   struct Stream : z_stream {
     ~Stream() { inflateEnd(this); }
   } zip{};
-  WHIT_USER(inflateInit2(&zip, gzip ? 16 + MAX_WBITS : -MAX_WBITS) == Z_OK, Memory, "{}: no memory for unpacking",
-            where);
+  WHIT_USER(inflateInit2(&zip, gzip ? 16 + MAX_WBITS : -MAX_WBITS) == Z_OK, Memory, "{}: no memory for unpacking", where);
   constexpr size_t kMaxStep = size_t{1} << 30;  // zlib counts in 32 bits
   std::vector<uint8_t> out;
   size_t n_in = 0, n_out = 0;
@@ -31,16 +30,13 @@ std::vector<uint8_t> inflate_all(const std::string& where, Bytes packed, bool gz
     status = inflate(&zip, Z_NO_FLUSH);
     n_in += give - zip.avail_in;
     n_out += take - zip.avail_out;
-    WHIT_USER(static_cast<int64_t>(n_out) <= max_bytes, Io, "{}: offset {}: unpacks to more than {} bytes", where, n_in,
-              max_bytes);
-    WHIT_USER(status != Z_BUF_ERROR || n_in < packed.size(), Io, "{}: offset {}: the packed data ends early", where,
-              n_in);
-    WHIT_USER(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, Io,
-              "{}: offset {}: the packed data is damaged: {}", where, n_in, zip.msg ? zip.msg : zError(status));
+    WHIT_USER(static_cast<int64_t>(n_out) <= max_bytes, Io, "{}: offset {}: unpacks to more than {} bytes", where, n_in, max_bytes);
+    WHIT_USER(status != Z_BUF_ERROR || n_in < packed.size(), Io, "{}: offset {}: the packed data ends early", where, n_in);
+    WHIT_USER(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, Io, "{}: offset {}: the packed data is damaged: {}", where, n_in,
+              zip.msg ? zip.msg : zError(status));
     if (status != Z_STREAM_END) continue;
     if (n_in == packed.size()) break;
-    WHIT_USER(gzip && packed[n_in] == 0x1f, Io, "{}: offset {}: {} bytes after the end of the packed data", where, n_in,
-              packed.size() - n_in);
+    WHIT_USER(gzip && packed[n_in] == 0x1f, Io, "{}: offset {}: {} bytes after the end of the packed data", where, n_in, packed.size() - n_in);
     inflateReset(&zip);
   }
   out.resize(n_out);

@@ -69,8 +69,7 @@ class Source {
     const int64_t n_more = read({&byte, 1});
     WHIT_USER(n_more == 0, Io, "[idx] {}: offset {}: more data than the header announces", path(), off_bytes_ - 1);
     const int64_t end = next_in_ - (n_in_ - at_in_);
-    WHIT_USER(end == file_.n_bytes(), Io, "[idx] {}: offset {}: {} bytes after the end of the gzip stream", path(), end,
-              file_.n_bytes() - end);
+    WHIT_USER(end == file_.n_bytes(), Io, "[idx] {}: offset {}: {} bytes after the end of the gzip stream", path(), end, file_.n_bytes() - end);
   }
 
  private:
@@ -92,9 +91,8 @@ class Source {
     const int64_t off_file = next_in_ - (n_in_ - at_in_);
     const bool starved = status == Z_BUF_ERROR && next_in_ == file_.n_bytes();
     WHIT_USER(!starved, Io, "[idx] {}: offset {}: the file ends inside its gzip stream", path(), off_file);
-    WHIT_USER(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, Io,
-              "[idx] {}: offset {}: the gzip stream is damaged: {}", path(), off_file,
-              zip_.msg != nullptr ? zip_.msg : zError(status));
+    WHIT_USER(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, Io, "[idx] {}: offset {}: the gzip stream is damaged: {}", path(),
+              off_file, zip_.msg != nullptr ? zip_.msg : zError(status));
     zip_ended_ = status == Z_STREAM_END;
     return n_out - zip_.avail_out;
   }
@@ -108,9 +106,7 @@ class Source {
   uint8_t in_[kChunkBytes];
 };
 
-int64_t read_big_endian_u32(const uint8_t* p) {
-  return (int64_t{p[0]} << 24) | (int64_t{p[1]} << 16) | (int64_t{p[2]} << 8) | int64_t{p[3]};
-}
+int64_t read_big_endian_u32(const uint8_t* p) { return (int64_t{p[0]} << 24) | (int64_t{p[1]} << 16) | (int64_t{p[2]} << 8) | int64_t{p[3]}; }
 
 void to_native_order(std::span<uint8_t> bytes, int64_t n_bytes_elem) {
   if (n_bytes_elem == 1 || std::endian::native == std::endian::big) return;
@@ -137,25 +133,22 @@ IdxArray read_idx(const std::string& path) {
   uint8_t head[4 + 4 * 255];
   int64_t n_head = source.read({head, 4});
   WHIT_USER(n_head == 4, Io, "[idx] {}: offset {}: the file ends inside its header", path, n_head);
-  WHIT_USER(head[0] == 0 && head[1] == 0, Io, "[idx] {}: offset 0: starts with {:02x} {:02x}, an idx file with 00 00",
-            path, head[0], head[1]);
+  WHIT_USER(head[0] == 0 && head[1] == 0, Io, "[idx] {}: offset 0: starts with {:02x} {:02x}, an idx file with 00 00", path, head[0], head[1]);
   IdxArray array;
   array.type = static_cast<IdxType>(head[2]);
   const int64_t n_bytes_elem = n_bytes_of(array.type);
   WHIT_USER(n_bytes_elem != 0, Io, "[idx] {}: offset 2: unknown element type {:#04x}", path, head[2]);
   const int64_t rank = head[3];
   n_head += source.read({head + 4, static_cast<size_t>(4 * rank)});
-  WHIT_USER(n_head == 4 + 4 * rank, Io, "[idx] {}: offset {}: the file ends inside its header of {} bytes", path,
-            n_head, 4 + 4 * rank);
+  WHIT_USER(n_head == 4 + 4 * rank, Io, "[idx] {}: offset {}: the file ends inside its header of {} bytes", path, n_head, 4 + 4 * rank);
   int64_t n_claimed = n_bytes_elem;
   bool fits = true;
   for (int64_t i = 0; i < rank; ++i) {
     array.shape.push_back(read_big_endian_u32(head + 4 + 4 * i));
     fits = fits && !__builtin_mul_overflow(n_claimed, array.shape.back(), &n_claimed);
   }
-  WHIT_USER(fits && n_claimed <= source.max_bytes(), Io,
-            "[idx] {}: offset 4: the header claims shape [{}], more than a file of this length can hold", path,
-            fmt::join(array.shape, ", "));
+  WHIT_USER(fits && n_claimed <= source.max_bytes(), Io, "[idx] {}: offset 4: the header claims shape [{}], more than a file of this length can hold",
+            path, fmt::join(array.shape, ", "));
 
   // The claim is believed as far as data is there: the buffer doubles when it is full.
   int64_t n_read = 0;
@@ -164,8 +157,8 @@ IdxArray read_idx(const std::string& path) {
     array.bytes.resize(static_cast<size_t>(n_next));
     const int64_t n_new = source.read(std::span(array.bytes).subspan(static_cast<size_t>(n_read)));
     n_read += n_new;
-    WHIT_USER(n_read == n_next, Io, "[idx] {}: offset {}: the data ends here; shape [{}] needs {} bytes", path,
-              source.off_bytes(), fmt::join(array.shape, ", "), n_head + n_claimed);
+    WHIT_USER(n_read == n_next, Io, "[idx] {}: offset {}: the data ends here; shape [{}] needs {} bytes", path, source.off_bytes(),
+              fmt::join(array.shape, ", "), n_head + n_claimed);
   }
   source.must_be_at_end();
   to_native_order(array.bytes, n_bytes_elem);

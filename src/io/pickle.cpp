@@ -58,11 +58,10 @@ void append_utf8(std::string& out, uint32_t c) {
   } else if (c < 0x800) {
     out += {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 63))};
   } else if (c < 0x10000) {
-    out += {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)),
-            static_cast<char>(0x80 | (c & 63))};
+    out += {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)), static_cast<char>(0x80 | (c & 63))};
   } else {
-    out += {static_cast<char>(0xF0 | c >> 18), static_cast<char>(0x80 | (c >> 12 & 63)),
-            static_cast<char>(0x80 | (c >> 6 & 63)), static_cast<char>(0x80 | (c & 63))};
+    out += {static_cast<char>(0xF0 | c >> 18), static_cast<char>(0x80 | (c >> 12 & 63)), static_cast<char>(0x80 | (c >> 6 & 63)),
+            static_cast<char>(0x80 | (c & 63))};
   }
 }
 
@@ -145,14 +144,12 @@ struct PickleReader {
   template <class T> T parse(const std::string& text) {
     T v{};
     const auto r = std::from_chars(text.data(), text.data() + text.size(), v);
-    if (r.ec != std::errc() || r.ptr != text.data() + text.size())
-      fail(fmt::format("'{}' is no number that fits", text));
+    if (r.ec != std::errc() || r.ptr != text.data() + text.size()) fail(fmt::format("'{}' is no number that fits", text));
     return v;
   }
   // A quoted string of protocol 0, as repr writes it.
   std::string unquote(const std::string& line) {
-    check(line.size() >= 2 && line.front() == line.back() && (line.front() == '\'' || line.front() == '"'),
-          "a string has no quotes");
+    check(line.size() >= 2 && line.front() == line.back() && (line.front() == '\'' || line.front() == '"'), "a string has no quotes");
     std::string out;
     for (size_t i = 1; i + 1 < line.size(); ++i) {
       if (line[i] != '\\') {
@@ -183,8 +180,7 @@ struct PickleReader {
       uint32_t c = static_cast<uint8_t>(line[i]);
       if (n) {
         const char* begin = line.data() + i + 2;
-        check(i + 2 + static_cast<size_t>(n) <= line.size() &&
-                  std::from_chars(begin, begin + n, c, 16).ptr == begin + n && c < 0x110000,
+        check(i + 2 + static_cast<size_t>(n) <= line.size() && std::from_chars(begin, begin + n, c, 16).ptr == begin + n && c < 0x110000,
               "an escape is no character");
         i += static_cast<size_t>(n) + 1;
       }
@@ -218,14 +214,11 @@ struct PickleReader {
   PickleValue* call(const PickleValue* callable, const PickleValue* args, bool is_new) {
     check(callable->kind == Kind::Global, "what is called is no global");
     check(args->kind == Kind::Tuple, "the arguments of a call are no tuple");
-    const bool known =
-        std::find(std::begin(kConstructors), std::end(kConstructors), callable->text) != std::end(kConstructors);
+    const bool known = std::find(std::begin(kConstructors), std::end(kConstructors), callable->text) != std::end(kConstructors);
     if (!known && !is_new) {
       std::string name = callable->text;
       std::replace(name.begin(), name.end(), ' ', '.');
-      fail(
-          fmt::format("the file wants to call {} with {} arguments; nothing is called but known constructors of values",
-                      name, args->items.size()));
+      fail(fmt::format("the file wants to call {} with {} arguments; nothing is called but known constructors of values", name, args->items.size()));
     }
     PickleValue* v = make_text(known ? Kind::Call : Kind::Object, callable->text);
     v->items = args->items;

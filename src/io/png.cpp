@@ -52,8 +52,7 @@ constexpr int64_t kMaxPixels = int64_t{1} << 28;
 
 const uint8_t* find_rows(char sign) {
   if (sign >= 'a' && sign <= 'z') sign = static_cast<char>(sign - 'a' + 'A');
-  const Glyph* glyph = std::lower_bound(std::begin(kFont), std::end(kFont), sign,
-                                        [](const Glyph& g, char wanted) { return g.sign < wanted; });
+  const Glyph* glyph = std::lower_bound(std::begin(kFont), std::end(kFont), sign, [](const Glyph& g, char wanted) { return g.sign < wanted; });
   return glyph != std::end(kFont) && glyph->sign == sign ? glyph->rows : kBox;
 }
 
@@ -89,11 +88,9 @@ void Picture::draw_text(int64_t x, int64_t y, std::string_view text, Rgb color, 
   }
 }
 
-Picture make_grid(std::span<const GridImage> images, int64_t n_rows_px, int64_t n_cols_px, int64_t n_columns,
-                  int64_t scale) {
+Picture make_grid(std::span<const GridImage> images, int64_t n_rows_px, int64_t n_cols_px, int64_t n_columns, int64_t scale) {
   WHIT_USER(!images.empty() && n_rows_px > 0 && n_cols_px > 0 && n_columns > 0 && scale > 0, Value,
-            "[make_grid] {} images of {} x {}, {} columns, scale {}; each must be at least 1", images.size(), n_rows_px,
-            n_cols_px, n_columns, scale);
+            "[make_grid] {} images of {} x {}, {} columns, scale {}; each must be at least 1", images.size(), n_rows_px, n_cols_px, n_columns, scale);
   const int64_t n_images = static_cast<int64_t>(images.size());
   n_columns = std::min(n_columns, n_images);
   const int64_t n_lines = (n_images + n_columns - 1) / n_columns;
@@ -109,8 +106,7 @@ Picture make_grid(std::span<const GridImage> images, int64_t n_rows_px, int64_t 
         picture.fill(x + i * scale, y + j * scale, scale, scale, {grey, grey, grey});
       }
     const size_t n_signs = static_cast<size_t>((cell_width - kMarginPx + 1) / kAdvancePx);
-    picture.draw_text(x, y + n_rows_px * scale + kMarginPx, std::string_view(image.label).substr(0, n_signs),
-                      image.label_color);
+    picture.draw_text(x, y + n_rows_px * scale + kMarginPx, std::string_view(image.label).substr(0, n_signs), image.label_color);
   }
   return picture;
 }

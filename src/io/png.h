@@ -34,8 +34,7 @@ struct GridImage {
 };
 
 /// Lays images of one size out in rows of `n_columns`, each enlarged `scale` times with its label under it.
-Picture make_grid(std::span<const GridImage> images, int64_t n_rows_px, int64_t n_cols_px, int64_t n_columns,
-                  int64_t scale = 4);
+Picture make_grid(std::span<const GridImage> images, int64_t n_rows_px, int64_t n_cols_px, int64_t n_columns, int64_t scale = 4);
 
 /// Writes a PNG file atomically.
 void write_png(const std::string& path, const Picture& picture);

@@ -64,7 +64,6 @@ struct SafetensorsInput {
 /// Writes a file atomically (see write_file_atomically). The header lists tensors in the order given; their data is laid
 /// out by falling element size, so that every tensor is aligned to its element.
 /// errors: as for reading, of kind Value; a failure of the system, of kind Io
-void write_safetensors(const std::string& path, std::span<const SafetensorsInput> tensors,
-                       const Metadata& metadata = {});
+void write_safetensors(const std::string& path, std::span<const SafetensorsInput> tensors, const Metadata& metadata = {});
 
 }  // namespace whit::io

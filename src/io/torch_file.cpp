@@ -58,9 +58,7 @@ bool ints_of(const PickleValue& v, std::vector<int64_t>& out) {
 
 }  // namespace
 
-void TorchFile::fail(const std::string& reason) const {
-  raise(ErrorKind::Io, "[torch_load] {}: {}", file_.path(), reason);
-}
+void TorchFile::fail(const std::string& reason) const { raise(ErrorKind::Io, "[torch_load] {}: {}", file_.path(), reason); }
 
 TorchFile::TorchFile(const InputFile& file) : file_(file) {
   if (is_zip(file)) {
@@ -82,8 +80,7 @@ void TorchFile::read_zip() {
     if (e.name == base + "/data.pkl") pickle = &e;
     if (e.name == base + "/byteorder") {
       const std::vector<uint8_t> order = read_entry(file_, e);
-      if (std::string(order.begin(), order.end()) != "little")
-        fail(fmt::format("offset {}: it is big-endian", e.off_bytes));
+      if (std::string(order.begin(), order.end()) != "little") fail(fmt::format("offset {}: it is big-endian", e.off_bytes));
     }
     const std::string data = base + "/data/";
     if (!e.name.starts_with(data)) continue;
@@ -136,8 +133,7 @@ void TorchFile::read_legacy() {
     if (v.kind != Kind::Persistent) continue;
     std::string dtype;
     const PickleValue& id = *v.items[0];
-    if (id.kind != Kind::Tuple || id.items.size() < 5 || id.items[1]->kind != Kind::Global ||
-        id.items[2]->kind != Kind::Text)
+    if (id.kind != Kind::Tuple || id.items.size() < 5 || id.items[1]->kind != Kind::Global || id.items[2]->kind != Kind::Text)
       fail("an unknown kind of storage");
     const TypeRow* type = find_type(&TypeRow::storage, last_word(id.items[1]->text));
     n_bytes_elem[id.items[2]->text] = type ? type->n_bytes : 1;
@@ -151,14 +147,10 @@ void TorchFile::read_legacy() {
     if (key->kind != Kind::Text || size == n_bytes_elem.end() || storage_by_key_.contains(key->text))
       fail(fmt::format("offset {}: storage '{}' is used by no tensor or listed twice", at, key->text));
     if (n < 0 || n > (file_.n_bytes() - at - 8) / size->second)
-      fail(fmt::format("offset {}: storage '{}' claims {} elements; the file has {} more bytes", at, key->text, n,
-                       file_.n_bytes() - at - 8));
+      fail(fmt::format("offset {}: storage '{}' claims {} elements; the file has {} more bytes", at, key->text, n, file_.n_bytes() - at - 8));
     const int64_t n_bytes = n * size->second;
     storage_by_key_[key->text] = storages_.size();
-    storages_.push_back({key->text,
-                         n_bytes,
-                         {.name = key->text, .off_bytes = at + 8, .n_packed = n_bytes, .n_bytes = n_bytes},
-                         nullptr});
+    storages_.push_back({key->text, n_bytes, {.name = key->text, .off_bytes = at + 8, .n_packed = n_bytes, .n_bytes = n_bytes}, nullptr});
     at += 8 + n_bytes;
   }
   if (at != file_.n_bytes()) fail(fmt::format("offset {}: {} bytes after the last storage", at, file_.n_bytes() - at));
@@ -168,8 +160,7 @@ void TorchFile::read_legacy() {
 // persistent ids are keys of tensors.
 void TorchFile::read_old_tar() {
   std::map<std::string, ArchiveEntry> files;
-  for (const ArchiveEntry& e : read_tar_directory(file_))
-    files[e.name.starts_with("./") ? e.name.substr(2) : e.name] = e;
+  for (const ArchiveEntry& e : read_tar_directory(file_)) files[e.name.starts_with("./") ? e.name.substr(2) : e.name] = e;
   for (const char* name : {"storages", "tensors", "pickle"})
     if (!files.contains(name)) fail(fmt::format("offset 0: the tar file has no '{}'", name));
   std::vector<uint8_t> data;
@@ -208,15 +199,13 @@ void TorchFile::read_old_tar() {
     const TypeRow* type = find_type(&TypeRow::storage, last_word(key->items[2]->text));
     const int64_t n = take64();
     if (!type || n < 0 || n > (static_cast<int64_t>(data.size()) - at) / type->n_bytes)
-      fail(fmt::format("offset {}: a storage of {} claims {} elements; {} bytes are left", base + at,
-                       key->items[2]->text, n, static_cast<int64_t>(data.size()) - at));
+      fail(fmt::format("offset {}: a storage of {} claims {} elements; {} bytes are left", base + at, key->items[2]->text, n,
+                       static_cast<int64_t>(data.size()) - at));
     const std::string name = text_of(*key->items[0]);
     types[name] = type;
-    if (!storage_by_key_.emplace(name, storages_.size()).second)
-      fail(fmt::format("offset {}: storage '{}' comes twice", base + at, name));
+    if (!storage_by_key_.emplace(name, storages_.size()).second) fail(fmt::format("offset {}: storage '{}' comes twice", base + at, name));
     const int64_t n_bytes = n * type->n_bytes;
-    storages_.push_back(
-        {name, n_bytes, {.name = name, .off_bytes = base + at, .n_packed = n_bytes, .n_bytes = n_bytes}, nullptr});
+    storages_.push_back({name, n_bytes, {.name = name, .off_bytes = base + at, .n_packed = n_bytes, .n_bytes = n_bytes}, nullptr});
     at += n_bytes;
   }
   std::map<std::string, int64_t> tensor_by_key;
@@ -240,8 +229,7 @@ void TorchFile::read_old_tar() {
   for (PickleValue& v : pickle_.values()) {
     if (v.kind != Kind::Persistent) continue;
     const auto it = tensor_by_key.find(text_of(*v.items[0]));
-    if (it == tensor_by_key.end())
-      fail(fmt::format("offset {}: tensor '{}' is not in the file", base, text_of(*v.items[0])));
+    if (it == tensor_by_key.end()) fail(fmt::format("offset {}: tensor '{}' is not in the file", base, text_of(*v.items[0])));
     v.index = it->second;
   }
 }
@@ -250,20 +238,17 @@ void TorchFile::read_old_tar() {
 int64_t TorchFile::storage_of(const PickleValue& value, std::string& dtype) {
   if (value.kind != Kind::Persistent || value.items[0]->kind != Kind::Tuple) return -1;
   const std::vector<PickleValue*>& id = value.items[0]->items;
-  if (id.size() < 5 || !id[0]->is(Kind::Text, "storage") || id[1]->kind != Kind::Global || id[2]->kind != Kind::Text)
-    return -1;
+  if (id.size() < 5 || !id[0]->is(Kind::Text, "storage") || id[1]->kind != Kind::Global || id[2]->kind != Kind::Text) return -1;
   if (id.size() > 5 && id[5]->kind != Kind::None) return -1;  // views of storages, gone since 2017
   const std::string_view type = last_word(id[1]->text);
   const TypeRow* row = find_type(&TypeRow::storage, type);
-  if (!row && type != "UntypedStorage" && type != "_UntypedStorage")
-    fail(fmt::format("a storage of the unknown type '{}'", type));
+  if (!row && type != "UntypedStorage" && type != "_UntypedStorage") fail(fmt::format("a storage of the unknown type '{}'", type));
   if (row) dtype = row->dtype;
   const auto it = storage_by_key_.find(id[2]->text);
   if (it == storage_by_key_.end()) fail(fmt::format("storage '{}' is not in the file", id[2]->text));
-  if (id[4]->kind != Kind::Int || id[4]->number < 0 ||
-      id[4]->number > storages_[it->second].n_bytes / (row ? row->n_bytes : 1))
-    fail(fmt::format("storage '{}' claims {} elements of {}; the file has {} bytes of it", it->first, id[4]->number,
-                     type, storages_[it->second].n_bytes));
+  if (id[4]->kind != Kind::Int || id[4]->number < 0 || id[4]->number > storages_[it->second].n_bytes / (row ? row->n_bytes : 1))
+    fail(fmt::format("storage '{}' claims {} elements of {}; the file has {} bytes of it", it->first, id[4]->number, type,
+                     storages_[it->second].n_bytes));
   return static_cast<int64_t>(it->second);
 }
 
@@ -273,15 +258,12 @@ void TorchFile::find_tensors() {
     tensors_.push_back(std::move(t));
   };
   // NumPy's arrays: bytes in the pickle.
-  const auto add_array = [&](PickleValue& v, const PickleValue& dtype, std::vector<int64_t> shape, bool fortran,
-                             const PickleValue& data) {
-    const bool is_dtype =
-        dtype.is(Kind::Call, "numpy dtype") && !dtype.items.empty() && dtype.items[0]->kind == Kind::Text;
+  const auto add_array = [&](PickleValue& v, const PickleValue& dtype, std::vector<int64_t> shape, bool fortran, const PickleValue& data) {
+    const bool is_dtype = dtype.is(Kind::Call, "numpy dtype") && !dtype.items.empty() && dtype.items[0]->kind == Kind::Text;
     const TypeRow* row = is_dtype ? find_type(&TypeRow::numpy, dtype.items[0]->text) : nullptr;
     if (!row) fail(fmt::format("a NumPy array of the unknown dtype '{}'", is_dtype ? dtype.items[0]->text : "?"));
     const PickleValue* order = dtype.state;
-    if (order && order->items.size() > 1 && order->items[1]->is(Kind::Text, ">"))
-      fail("a NumPy array that is big-endian");
+    if (order && order->items.size() > 1 && order->items[1]->is(Kind::Text, ">")) fail("a NumPy array that is big-endian");
     PickleValue* bytes = &pickle_.values().emplace_back();
     bytes->kind = Kind::Data;
     if (!pickle_bytes(data, bytes->text)) fail("a NumPy array without bytes");
@@ -294,16 +276,14 @@ void TorchFile::find_tensors() {
       if (__builtin_mul_overflow(n, t.shape[axis], &n)) fail("a NumPy array of too many elements");
     }
     const auto n_bytes = static_cast<int64_t>(bytes->text.size());
-    if (n != n_bytes / row->n_bytes || n_bytes % row->n_bytes)
-      fail(fmt::format("a NumPy array of {} elements has {} bytes", n, n_bytes));
+    if (n != n_bytes / row->n_bytes || n_bytes % row->n_bytes) fail(fmt::format("a NumPy array of {} elements has {} bytes", n, n_bytes));
     storages_.push_back({"", n_bytes, {}, &bytes->text});
     add(v, std::move(t));
   };
   const size_t n_values = pickle_.values().size();
   for (size_t i = 0; i < n_values; ++i) {
     PickleValue& v = pickle_.values()[i];
-    const bool is_array = v.text.ends_with("multiarray _reconstruct"),
-               is_scalar = v.text.ends_with("multiarray scalar");
+    const bool is_array = v.text.ends_with("multiarray _reconstruct"), is_scalar = v.text.ends_with("multiarray scalar");
     if (v.is(Kind::Object, "torch.nn.parameter Parameter") && v.state && !v.state->items.empty()) {
       v.index = v.state->items[0]->index;
     } else if (v.kind != Kind::Call) {
@@ -318,8 +298,8 @@ void TorchFile::find_tensors() {
       const int64_t storage = v.items.size() >= (v3 ? 7u : 4u) ? storage_of(*v.items[0], dtype) : -1;
       if (v3 && v.items.size() >= 7 && v.items[6]->kind == Kind::Global) dtype = v.items[6]->text;
       const TypeRow* row = v3 ? find_type(&TypeRow::torch, last_word(dtype)) : find_type(&TypeRow::dtype, dtype);
-      if (storage < 0 || !row || v.items[1]->kind != Kind::Int || !ints_of(*v.items[2], t.shape) ||
-          !ints_of(*v.items[3], t.strides) || t.strides.size() != t.shape.size())
+      if (storage < 0 || !row || v.items[1]->kind != Kind::Int || !ints_of(*v.items[2], t.shape) || !ints_of(*v.items[3], t.strides) ||
+          t.strides.size() != t.shape.size())
         fail(fmt::format("a tensor whose storage, dtype '{}', shape or strides cannot be understood", dtype));
       t.dtype = row->dtype;
       t.n_bytes_elem = row->n_bytes;
@@ -342,12 +322,11 @@ void TorchFile::find_tensors() {
     for (size_t i = 0; i < t.shape.size(); ++i) {
       fits = fits && t.shape[i] >= 0 && t.strides[i] >= 0;
       empty = empty || t.shape[i] == 0;
-      fits = fits && !__builtin_mul_overflow(std::max<int64_t>(t.shape[i] - 1, 0), t.strides[i], &step) &&
-             !__builtin_add_overflow(last, step, &last);
+      fits = fits && !__builtin_mul_overflow(std::max<int64_t>(t.shape[i] - 1, 0), t.strides[i], &step) && !__builtin_add_overflow(last, step, &last);
     }
     if (!fits || (empty ? t.off_elems > n_have : last >= n_have))
-      fail(fmt::format("a tensor of shape [{}], strides [{}] from element {} on reaches outside of its storage of {}",
-                       fmt::join(t.shape, ", "), fmt::join(t.strides, ", "), t.off_elems, n_have));
+      fail(fmt::format("a tensor of shape [{}], strides [{}] from element {} on reaches outside of its storage of {}", fmt::join(t.shape, ", "),
+                       fmt::join(t.strides, ", "), t.off_elems, n_have));
   }
 }
 
@@ -384,8 +363,7 @@ std::vector<uint8_t> TorchFile::gather(const TorchTensor& t, const TorchLayout& 
   const bool fits = layout.n_elems <= n_have / t.n_bytes_elem;
   if (fits) n_bytes_copied_ += layout.n_elems * t.n_bytes_elem;
   if (!fits || n_bytes_copied_ > n_bytes_all)
-    fail(fmt::format("a tensor of shape [{}] claims more elements than its storage of {} bytes has",
-                     fmt::join(t.shape, ", "), n_have));
+    fail(fmt::format("a tensor of shape [{}] claims more elements than its storage of {} bytes has", fmt::join(t.shape, ", "), n_have));
   const std::vector<uint8_t> from = read(storages_[t.storage]);
   const auto n_elem = static_cast<size_t>(t.n_bytes_elem);
   std::vector<uint8_t> out(static_cast<size_t>(layout.n_elems) * n_elem);

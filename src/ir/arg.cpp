@@ -42,8 +42,7 @@ bool Shape::operator==(const Shape& o) const {
 
 std::string Shape::str() const {
   std::string s = "(";
-  for (size_t i = 0; i < size(); ++i)
-    s += (i ? ", " : "") + (symbol(i) ? to_formula(UOp(symbol(i))) : fmt::format("{}", (*this)[i]));
+  for (size_t i = 0; i < size(); ++i) s += (i ? ", " : "") + (symbol(i) ? to_formula(UOp(symbol(i))) : fmt::format("{}", (*this)[i]));
   return s + (size() == 1 ? ",)" : ")");
 }
 
@@ -93,9 +92,7 @@ int64_t Arg::int_at(size_t i) const {
   return l[i].as_int();
 }
 
-double Arg::to_double() const {
-  return kind_ == Kind::Bool || kind_ == Kind::Int ? static_cast<double>(i_) : as_float();
-}
+double Arg::to_double() const { return kind_ == Kind::Bool || kind_ == Kind::Int ? static_cast<double>(i_) : as_float(); }
 
 int64_t Arg::to_int() const {
   if (kind_ == Kind::Bool) return i_;

@@ -24,11 +24,10 @@ UOp alu(Op op, std::span<const UOp> src) {
   const size_t n = src.size();
   const DType dtype = is_comparison(op) ? DType::Bool : src[op == Op::Where ? 1 : 0].dtype();
   if (op == Op::Where) {
-    WHIT_CHECK(src[0].dtype() == DType::Bool && src[1].dtype() == src[2].dtype(), "WHERE of {}, {}, {}", src[0].dtype(),
-               src[1].dtype(), src[2].dtype());
+    WHIT_CHECK(src[0].dtype() == DType::Bool && src[1].dtype() == src[2].dtype(), "WHERE of {}, {}, {}", src[0].dtype(), src[1].dtype(),
+               src[2].dtype());
   } else {
-    for (size_t i = 1; i < n; ++i)
-      WHIT_CHECK(src[i].dtype() == src[0].dtype(), "{} of {} and {}", op, src[0].dtype(), src[i].dtype());
+    for (size_t i = 1; i < n; ++i) WHIT_CHECK(src[i].dtype() == src[0].dtype(), "{} of {} and {}", op, src[0].dtype(), src[i].dtype());
   }
   if (n == 2 && dtype == DType::WeakInt) {
     const UOp &a = src[0], &b = src[1];
@@ -55,9 +54,7 @@ std::vector<UOp> with_front(const UOp& first, std::span<const UOp> rest) {
 
 UOp cast(const UOp& x, DType dtype) { return x.dtype() == dtype ? x : UOp::make(Op::Cast, dtype, {x}); }
 
-UOp range(int64_t size, int64_t id, AxisType type) {
-  return UOp::make(Op::Range, DType::WeakInt, {}, Dims{id, static_cast<int64_t>(type), size});
-}
+UOp range(int64_t size, int64_t id, AxisType type) { return UOp::make(Op::Range, DType::WeakInt, {}, Dims{id, static_cast<int64_t>(type), size}); }
 
 UOp param(int64_t slot, DType dtype, std::span<const int64_t> dims) {
   Dims a{slot};
@@ -87,9 +84,7 @@ UOp buffer(DType dtype, int64_t n_elems, std::string_view device) {
 }
 
 namespace {
-bool same_dims(const Shape& s, std::span<const int64_t> dims) {
-  return std::equal(s.begin(), s.end(), dims.begin(), dims.end());
-}
+bool same_dims(const Shape& s, std::span<const int64_t> dims) { return std::equal(s.begin(), s.end(), dims.begin(), dims.end()); }
 UOp move(Op op, const UOp& x, std::span<const int64_t> arg) { return UOp::make(op, x.dtype(), {x}, arg); }
 }  // namespace
 
@@ -98,9 +93,7 @@ UOp reshape(const UOp& x, std::span<const int64_t> dims) {
   if (x.op() == Op::Reshape) return reshape(x.src(0), dims);
   return move(Op::Reshape, x, dims);
 }
-UOp expand(const UOp& x, std::span<const int64_t> dims) {
-  return same_dims(x.shape(), dims) ? x : move(Op::Expand, x, dims);
-}
+UOp expand(const UOp& x, std::span<const int64_t> dims) { return same_dims(x.shape(), dims) ? x : move(Op::Expand, x, dims); }
 UOp permute(const UOp& x, std::span<const int64_t> axes) {
   if (std::ranges::is_sorted(axes)) return x;
   if (x.op() != Op::Permute) return move(Op::Permute, x, axes);
@@ -108,12 +101,8 @@ UOp permute(const UOp& x, std::span<const int64_t> axes) {
   for (const int64_t a : axes) joined.push_back(x.arg().int_at(static_cast<size_t>(a)));
   return permute(x.src(0), joined);
 }
-UOp shaped(const UOp& x, std::span<const int64_t> dims) {
-  return same_dims(x.shape(), dims) ? x : move(Op::Reshape, x, dims);
-}
-UOp permuted(const UOp& x, std::span<const int64_t> axes) {
-  return std::ranges::is_sorted(axes) ? x : move(Op::Permute, x, axes);
-}
+UOp shaped(const UOp& x, std::span<const int64_t> dims) { return same_dims(x.shape(), dims) ? x : move(Op::Reshape, x, dims); }
+UOp permuted(const UOp& x, std::span<const int64_t> axes) { return std::ranges::is_sorted(axes) ? x : move(Op::Permute, x, axes); }
 Dims moved_axis(size_t rank, size_t from, size_t to) {
   Dims order;
   for (size_t axis = 0; axis < rank; ++axis)
@@ -143,8 +132,8 @@ namespace {
 // `begin` and `size` make a box of x.
 UOp move_box(Op op, const UOp& x, std::span<const Sint> begin, std::span<const Sint> size) {
   const Shape& in = x.shape();
-  WHIT_CHECK(begin.size() == in.size() && size.size() == in.size(), "{} of rank {} with {} places and {} sizes", op,
-             in.size(), begin.size(), size.size());
+  WHIT_CHECK(begin.size() == in.size() && size.size() == in.size(), "{} of rank {} with {} places and {} sizes", op, in.size(), begin.size(),
+             size.size());
   Dims arg;
   SmallVec<UOp, 5> src{x};
   bool changes = false;
@@ -167,15 +156,9 @@ UOp move_box(Op op, const UOp& x, std::span<const Sint> begin, std::span<const S
   return changes ? UOp::make(op, x.dtype(), std::span<const UOp>(src), arg) : x;
 }
 }  // namespace
-UOp shrink_to(const UOp& x, std::span<const Sint> begin, std::span<const Sint> size) {
-  return move_box(Op::Shrink, x, begin, size);
-}
-UOp pad_to(const UOp& x, std::span<const Sint> before, std::span<const Sint> size) {
-  return move_box(Op::Pad, x, before, size);
-}
-UOp sized(const UOp& most, const Shape& shape) {
-  return shape.is_symbolic() ? shrink_to(most, Sints(shape.size(), 0), sizes_of(shape)) : most;
-}
+UOp shrink_to(const UOp& x, std::span<const Sint> begin, std::span<const Sint> size) { return move_box(Op::Shrink, x, begin, size); }
+UOp pad_to(const UOp& x, std::span<const Sint> before, std::span<const Sint> size) { return move_box(Op::Pad, x, before, size); }
+UOp sized(const UOp& most, const Shape& shape) { return shape.is_symbolic() ? shrink_to(most, Sints(shape.size(), 0), sizes_of(shape)) : most; }
 UOp whole(const UOp& x) {
   const Shape& s = x.shape();
   return s.is_symbolic() ? pad_to(x, Sints(s.size(), 0), Sints(s.begin(), s.end())) : x;
@@ -188,9 +171,7 @@ std::pair<Sint, Sint> box_of(const Node* n, size_t axis) {
   return {UOp(n->src()[next]), size_of(n->shape, axis)};
 }
 UOp flip(const UOp& x, std::span<const int64_t> axes) { return axes.empty() ? x : move(Op::Flip, x, axes); }
-UOp window(const UOp& x, int64_t axis, int64_t k, int64_t stride, int64_t dilation) {
-  return move(Op::Window, x, Dims{axis, k, stride, dilation});
-}
+UOp window(const UOp& x, int64_t axis, int64_t k, int64_t stride, int64_t dilation) { return move(Op::Window, x, Dims{axis, k, stride, dilation}); }
 UOp unwindow(const UOp& x, int64_t axis, int64_t n, int64_t stride, int64_t dilation) {
   return move(Op::Unwindow, x, Dims{axis, n, stride, dilation});
 }
@@ -206,12 +187,8 @@ UOp reduce_axes(const UOp& x, std::string_view monoid, std::span<const int64_t> 
   for (const int64_t axis : axes) a.push_back(axis);
   return UOp::make(Op::Reduce, x.dtype(), {x}, Arg(std::span<const Arg>(a.data(), a.size())));
 }
-UOp broadcast_scalar(const UOp& scalar, std::span<const int64_t> dims) {
-  return expand(reshape(scalar, Dims(dims.size(), 1)), dims);
-}
-UOp broadcast_scalar(const UOp& scalar, const Shape& shape) {
-  return sized(broadcast_scalar(scalar, std::span<const int64_t>(shape)), shape);
-}
+UOp broadcast_scalar(const UOp& scalar, std::span<const int64_t> dims) { return expand(reshape(scalar, Dims(dims.size(), 1)), dims); }
+UOp broadcast_scalar(const UOp& scalar, const Shape& shape) { return sized(broadcast_scalar(scalar, std::span<const int64_t>(shape)), shape); }
 
 UOp variable(std::string_view name, int64_t lo, int64_t hi) {
   WHIT_USER(lo <= hi, Value, "[Variable] {}: the least value {} is above the largest {}", name, lo, hi);
@@ -219,8 +196,8 @@ UOp variable(std::string_view name, int64_t lo, int64_t hi) {
 }
 UOp bind(const UOp& v, int64_t value) {
   WHIT_USER(v.op() == Op::Variable, Assertion, "[bind] a {}; expected a Variable without a value", v.op());
-  WHIT_USER(v.vmin() <= value && value <= v.vmax(), Assertion, "[bind] {} is out of the range {}..{} of '{}'", value,
-            v.vmin(), v.vmax(), v.arg().at(0).as_str());
+  WHIT_USER(v.vmin() <= value && value <= v.vmax(), Assertion, "[bind] {} is out of the range {}..{} of '{}'", value, v.vmin(), v.vmax(),
+            v.arg().at(0).as_str());
   return UOp::make(Op::Bind, DType::WeakInt, {v}, value);
 }
 

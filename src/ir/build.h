@@ -17,9 +17,7 @@ UOp const_like(const UOp& x, double v);
 
 /// Value of a CONST of int or bool dtype.
 inline int64_t const_int(const UOp& c) { return c.arg().to_int(); }
-inline bool is_const_int(const UOp& u, int64_t v) {
-  return u.is_const() && !is_float(u.dtype()) && !u.arg().is_invalid() && u.arg().to_int() == v;
-}
+inline bool is_const_int(const UOp& u, int64_t v) { return u.is_const() && !is_float(u.dtype()) && !u.arg().is_invalid() && u.arg().to_int() == v; }
 
 /// Any unary, binary or ternary elementwise op. Result dtype: bool for comparisons, else that of the first (WHERE:
 /// second) source.
@@ -67,9 +65,7 @@ UOp permute(const UOp& x, std::span<const int64_t> axes);
 /// RESHAPE and PERMUTE that do not look through x: a tensor's node must stay in the graphs made from it, so that
 /// gradients find it.
 UOp shaped(const UOp& x, std::span<const int64_t> dims);
-inline UOp shaped(const UOp& x, std::initializer_list<int64_t> dims) {
-  return shaped(x, std::span(dims.begin(), dims.size()));
-}
+inline UOp shaped(const UOp& x, std::initializer_list<int64_t> dims) { return shaped(x, std::span(dims.begin(), dims.size())); }
 UOp permuted(const UOp& x, std::span<const int64_t> axes);
 /// The order of axes that takes axis `from` of `rank` axes to place `to`.
 Dims moved_axis(size_t rank, size_t from, size_t to);

@@ -100,8 +100,7 @@ bool can_lossless_cast(DType from, DType to) {
   if (is_weak(from) || is_weak(to)) return to == DType::WeakInt ? is_int(from) : false;
   if (is_int(from)) {
     if (is_int(to))
-      return int_min(to) <= int_min(from) &&
-             (to == DType::UInt64 ? int_min(from) >= 0 : from != DType::UInt64 && int_max(from) <= int_max(to));
+      return int_min(to) <= int_min(from) && (to == DType::UInt64 ? int_min(from) >= 0 : from != DType::UInt64 && int_max(from) <= int_max(to));
     const int value_bits = info(from).bits - (is_unsigned(from) ? 0 : 1);
     // 2^(mantissa+1) integers are exact; the exponent range of the wider floats is never the limit but for float16.
     return is_float(to) && value_bits <= info(to).mantissa_bits + 1 && !is_fp8(to);

@@ -65,14 +65,11 @@ double decode(const Format& f, uint32_t bits) {
   const uint32_t exponent = bits >> f.mantissa_bits & exponent_mask, mantissa = bits & mantissa_mask;
   if (f.is_fnuz && exponent == 0 && mantissa == 0) return sign ? kNaN : 0.0;
   if (exponent == exponent_mask && !f.is_fnuz) {
-    if (f.has_inf)
-      return std::bit_cast<double>(sign << 63 | uint64_t{0x7FF} << 52 |
-                                   static_cast<uint64_t>(mantissa) << (52 - f.mantissa_bits));
+    if (f.has_inf) return std::bit_cast<double>(sign << 63 | uint64_t{0x7FF} << 52 | static_cast<uint64_t>(mantissa) << (52 - f.mantissa_bits));
     if (mantissa == mantissa_mask) return std::copysign(kNaN, sign ? -1.0 : 1.0);
   }
   const double significand = exponent ? mantissa_mask + 1 + mantissa : mantissa;
-  const double magnitude =
-      significand * power_of_two(std::max<int>(static_cast<int>(exponent), 1) - f.bias - f.mantissa_bits);
+  const double magnitude = significand * power_of_two(std::max<int>(static_cast<int>(exponent), 1) - f.bias - f.mantissa_bits);
   return sign ? -magnitude : magnitude;
 }
 
@@ -90,8 +87,7 @@ uint32_t encode(const Format& f, double v) {
   if (std::isinf(v)) return sign | exponent_mask << f.mantissa_bits;
   if (v == 0) return f.is_fnuz ? 0 : sign;
   const int exponent = std::max(std::ilogb(v), 1 - f.bias);
-  const uint32_t significand = static_cast<uint32_t>(
-      std::fabs(v) / power_of_two(exponent - f.mantissa_bits));  // with the leading one, if normal
+  const uint32_t significand = static_cast<uint32_t>(std::fabs(v) / power_of_two(exponent - f.mantissa_bits));  // with the leading one, if normal
   if (significand <= mantissa_mask) return sign | significand;
   return sign | static_cast<uint32_t>(exponent + f.bias) << f.mantissa_bits | (significand & mantissa_mask);
 }
@@ -142,8 +138,7 @@ Scalar float_of(DType dtype, double v) {
 
 Scalar cast_scalar(DType to, const Scalar& x) {
   if (to == DType::Bool) return Scalar::of(to, static_cast<int64_t>(x.truthy()));
-  if (is_float(to))
-    return float_of(to, is_float(x.dtype) ? round_to(to, x.f) : int_to_float(to, x.dtype == DType::UInt64, x.i));
+  if (is_float(to)) return float_of(to, is_float(x.dtype) ? round_to(to, x.f) : int_to_float(to, x.dtype == DType::UInt64, x.i));
   return Scalar::of(to, is_float(x.dtype) ? float_to_int64(x.f) : x.i);
 }
 
@@ -161,8 +156,7 @@ double python_mod(double x, double y) {
 }
 
 double mulacc(DType dtype, double x, double y, double z) {
-  if (dtype == DType::Float32)
-    return static_cast<double>(std::fmaf(static_cast<float>(x), static_cast<float>(y), static_cast<float>(z)));
+  if (dtype == DType::Float32) return static_cast<double>(std::fmaf(static_cast<float>(x), static_cast<float>(y), static_cast<float>(z)));
   if (n_bytes(dtype) >= 8) return std::fma(x, y, z);
   return odd_sum(x * y, z);  // the product of two narrow floats is exact
 }
@@ -261,10 +255,8 @@ int64_t eval_int(Op op, DType dtype, std::span<const Scalar> src) {
     case Op::MulAcc: return static_cast<int64_t>(ux * uy + static_cast<uint64_t>(src[2].i));
     case Op::Cdiv: return wide ? static_cast<int64_t>(quotient(ux, uy)) : quotient(x, y);
     case Op::FloorDiv: return wide ? static_cast<int64_t>(quotient(ux, uy)) : floor_quotient(x, y);
-    case Op::Cmod:
-      return static_cast<int64_t>(ux - uy * (wide ? quotient(ux, uy) : static_cast<uint64_t>(quotient(x, y))));
-    case Op::FloorMod:
-      return static_cast<int64_t>(ux - uy * (wide ? quotient(ux, uy) : static_cast<uint64_t>(floor_quotient(x, y))));
+    case Op::Cmod: return static_cast<int64_t>(ux - uy * (wide ? quotient(ux, uy) : static_cast<uint64_t>(quotient(x, y))));
+    case Op::FloorMod: return static_cast<int64_t>(ux - uy * (wide ? quotient(ux, uy) : static_cast<uint64_t>(floor_quotient(x, y))));
     case Op::Pow: return static_cast<int64_t>(int_pow(ux, uy, !is_unsigned(dtype)));
     case Op::And: return x & y;
     case Op::Or: return x | y;
@@ -314,9 +306,7 @@ int64_t wrap_to(DType dtype, int64_t v) {
   return is_unsigned(dtype) ? static_cast<int64_t>(top >> unused) : static_cast<int64_t>(top) >> unused;
 }
 
-Scalar Scalar::of(DType dt, double v) {
-  return is_float(dt) ? float_of(dt, round_to(dt, v)) : of(dt, float_to_int64(v));
-}
+Scalar Scalar::of(DType dt, double v) { return is_float(dt) ? float_of(dt, round_to(dt, v)) : of(dt, float_to_int64(v)); }
 
 Scalar Scalar::of(DType dt, int64_t v) {
   if (is_float(dt)) return float_of(dt, int_to_float(dt, false, v));
@@ -356,8 +346,7 @@ Scalar eval_scalar(Op op, DType dtype, std::span<const Scalar> src) {
 }
 
 Op monoid_op(std::string_view monoid) {
-  static constexpr std::pair<std::string_view, Op> kOps[] = {
-      {"add", Op::Add}, {"mul", Op::Mul}, {"max", Op::Max}, {"min", Op::Min}};
+  static constexpr std::pair<std::string_view, Op> kOps[] = {{"add", Op::Add}, {"mul", Op::Mul}, {"max", Op::Max}, {"min", Op::Min}};
   for (const auto& [text, op] : kOps)
     if (text == monoid) return op;
   raise(ErrorKind::Internal, "unknown monoid '{}'", monoid);
@@ -419,10 +408,8 @@ Scalar read_element(DType dtype, const void* base, int64_t i) {
 
 void write_element(DType dtype, void* base, int64_t i, const Scalar& v) {
   uint64_t bits = static_cast<uint64_t>(dtype == DType::Bool ? v.i != 0 : v.i);
-  if (dtype == DType::Float32 && !std::isnan(v.f))
-    bits = std::bit_cast<uint32_t>(static_cast<float>(v.f));
-  else if (is_float(dtype) && n_bytes(dtype) < 8)
-    bits = encode(format_of(dtype), v.f);
+  if (dtype == DType::Float32 && !std::isnan(v.f)) bits = std::bit_cast<uint32_t>(static_cast<float>(v.f));
+  else if (is_float(dtype) && n_bytes(dtype) < 8) bits = encode(format_of(dtype), v.f);
   with_bits(dtype, [&](auto stored) {
     stored = static_cast<decltype(stored)>(bits);
     std::memcpy(static_cast<char*>(base) + i * static_cast<int64_t>(sizeof(stored)), &stored, sizeof(stored));

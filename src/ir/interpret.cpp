@@ -88,17 +88,14 @@ class Kernel {
 
   bool all_open(const Node* n) const {
     if (!n->range_set) return true;
-    return std::ranges::all_of(n->range_set->nodes,
-                               [&](const Node* r) { return std::ranges::find(open_, r) != open_.end(); });
+    return std::ranges::all_of(n->range_set->nodes, [&](const Node* r) { return std::ranges::find(open_, r) != open_.end(); });
   }
 
   // Sources before users; of an inner block only what depends on its loops, since the rest was computed outside. What an
   // AFTER waits for has run: stores of other nests do not belong to this one.
   static NodeList block_order(std::span<const UOp> roots, std::span<const Node* const> loops, bool outermost) {
     const auto is_outside = [&](const Node* n) { return !outermost && level_of(n, loops) == 0; };
-    NodeList order = post_order(roots, [&](const Node* n) {
-      return std::pair(0u, is_outside(n) ? 0u : n->op == Op::After ? 1u : n->n_src);
-    });
+    NodeList order = post_order(roots, [&](const Node* n) { return std::pair(0u, is_outside(n) ? 0u : n->op == Op::After ? 1u : n->n_src); });
     std::erase_if(order, is_outside);
     return order;
   }
@@ -118,8 +115,7 @@ class Kernel {
     std::unordered_set<const Node*> of_store;
     for (const Node* n : block_order(roots, loops, outermost)) {
       const bool reads = outermost && n->op == Op::Load && n->src()[0] == roots[0].node();
-      if (reads || std::ranges::any_of(n->src(), [&](const Node* s) { return of_store.contains(s); }))
-        of_store.insert(n);
+      if (reads || std::ranges::any_of(n->src(), [&](const Node* s) { return of_store.contains(s); })) of_store.insert(n);
       if (all_open(n)) compile_node(n, block.levels[of_store.contains(n) ? loops.size() : level_of(n, loops)]);
     }
     open_.resize(open_.size() - loops.size());
@@ -133,9 +129,7 @@ class Kernel {
       case Op::Param:
       case Op::Index:  // part of its LOAD or STORE
       case Op::After: return;
-      case Op::Const:
-        registers_[register_of(n)] = n->arg.is_invalid() ? Scalar::of(n->dtype, int64_t{0}) : scalar_of(UOp(n));
-        return;
+      case Op::Const: registers_[register_of(n)] = n->arg.is_invalid() ? Scalar::of(n->dtype, int64_t{0}) : scalar_of(UOp(n)); return;
       case Op::Variable: {
         const auto it = variables_.find(std::string(n->arg.at(0).as_str()));
         WHIT_CHECK(it != variables_.end(), "variable {} has no value", n->arg.at(0).as_str());
@@ -191,16 +185,13 @@ class Kernel {
     if (n->op == Op::Stage) {
       int64_t n_elems = 1;
       for (size_t i = 1; i < n->n_src; ++i) n_elems *= range_size(n->src()[i]);
-      memories_.push_back(
-          {n->dtype, n_elems, nullptr, std::vector<Scalar>(static_cast<size_t>(n_elems)), 0, "a STAGE"});
+      memories_.push_back({n->dtype, n_elems, nullptr, std::vector<Scalar>(static_cast<size_t>(n_elems)), 0, "a STAGE"});
     } else {
       WHIT_CHECK(n->op == Op::Param, "INDEX into {}, expected PARAM or STAGE", name(n->op));
       const int64_t slot = n->arg.int_at(0);
-      WHIT_CHECK(slot >= 0 && static_cast<size_t>(slot) < buffers_.size(), "PARAM {} of a kernel with {} buffers", slot,
-                 buffers_.size());
+      WHIT_CHECK(slot >= 0 && static_cast<size_t>(slot) < buffers_.size(), "PARAM {} of a kernel with {} buffers", slot, buffers_.size());
       WHIT_CHECK(buffers_[static_cast<size_t>(slot)] || n->shape.numel() == 0, "buffer {} has no memory", slot);
-      memories_.push_back(
-          {n->dtype, n->shape.numel(), buffers_[static_cast<size_t>(slot)], {}, 0, fmt::format("buffer {}", slot)});
+      memories_.push_back({n->dtype, n->shape.numel(), buffers_[static_cast<size_t>(slot)], {}, 0, fmt::format("buffer {}", slot)});
     }
     return it->second;
   }
@@ -289,10 +280,8 @@ class Kernel {
         folds_[i.src[0]].empty = true;
         run(i.block);
         const Fold& fold = folds_[i.src[0]];
-        if (fold.empty)
-          registers_[i.dst] = identities_[i.src[0]];
-        else
-          registers_[i.dst] = is_float(i.dtype) ? Scalar::of(i.dtype, fold.value.f) : fold.value;
+        if (fold.empty) registers_[i.dst] = identities_[i.src[0]];
+        else registers_[i.dst] = is_float(i.dtype) ? Scalar::of(i.dtype, fold.value.f) : fold.value;
         return;
     }
   }

@@ -74,8 +74,7 @@ Shape movement(Op op, std::span<const UOp> src, const Arg& arg) {
       WHIT_CHECK(a.size() == in.size(), "PERMUTE of rank {} by {} axes", in.size(), a.size());
       for (size_t i = 0; i < a.size(); ++i) {
         const size_t from = static_cast<size_t>(a[i]);
-        WHIT_CHECK(from < in.size() && std::ranges::count(a, a[i]) == 1, "PERMUTE of rank {} by {}", in.size(),
-                   Shape(a));
+        WHIT_CHECK(from < in.size() && std::ranges::count(a, a[i]) == 1, "PERMUTE of rank {} by {}", in.size(), Shape(a));
         out[i] = in[from];
       }
       return carried(out, in, [&](size_t i) { return static_cast<size_t>(a[i]); });
@@ -87,9 +86,8 @@ Shape movement(Op op, std::span<const UOp> src, const Arg& arg) {
       for (size_t i = 0; i < in.size(); ++i) {
         const int64_t x = a[2 * i], y = a[2 * i + 1];
         if (x == -1) {
-          WHIT_CHECK(
-              next + 1 < src.size() && src[next].vmin() >= 0 && src[next + 1].vmin() >= 0 && src[next + 1].vmax() <= y,
-              "{} of axis {} to a size of {} at most", op, i, y);
+          WHIT_CHECK(next + 1 < src.size() && src[next].vmin() >= 0 && src[next + 1].vmin() >= 0 && src[next + 1].vmax() <= y,
+                     "{} of axis {} to a size of {} at most", op, i, y);
           out[i] = y;
           symbols.push_back(src[next + 1].is_const() && src[next + 1].vmin() == y ? nullptr : src[next + 1].node());
           next += 2;
@@ -124,8 +122,7 @@ Shape movement(Op op, std::span<const UOp> src, const Arg& arg) {
       return carried(out, in, same_axis);
     case Op::Unwindow:
       WHIT_CHECK(a.size() == 4, "UNWINDOW with {} numbers", a.size());
-      WHIT_CHECK(a[0] >= 0 && axis + 1 < in.size() && a[2] > 0 && a[3] > 0 &&
-                     add(mul(in[axis] - 1, a[2]), mul(in.back() - 1, a[3])) < a[1],
+      WHIT_CHECK(a[0] >= 0 && axis + 1 < in.size() && a[2] > 0 && a[3] > 0 && add(mul(in[axis] - 1, a[2]), mul(in.back() - 1, a[3])) < a[1],
                  "UNWINDOW of {} axis {} to size {} stride {} dilation {}", in, a[0], a[1], a[2], a[3]);
       check_number(op, in, axis);
       check_number(op, in, in.size() - 1);
@@ -134,8 +131,8 @@ Shape movement(Op op, std::span<const UOp> src, const Arg& arg) {
       return carried(out, in, same_axis);
     case Op::Shard:
     case Op::Unshard:
-      WHIT_CHECK(a.size() == 2 && axis < in.size() && a[1] > 1 && (op == Op::Unshard || in[axis] % a[1] == 0),
-                 "{} of {} axis {} by {}", op, in, a[0], a[1]);
+      WHIT_CHECK(a.size() == 2 && axis < in.size() && a[1] > 1 && (op == Op::Unshard || in[axis] % a[1] == 0), "{} of {} axis {} by {}", op, in, a[0],
+                 a[1]);
       check_number(op, in, axis);
       out[axis] = op == Op::Shard ? in[axis] / a[1] : mul(in[axis], a[1]);
       return carried(out, in, same_axis);
@@ -218,8 +215,7 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       d.append(src[0].shape().begin() + 1, src[0].shape().end());
       if (!src[0].shape().is_symbolic()) return carried(d, src[1].shape(), same_axis);
       check_number(op, src[0].shape(), 0);
-      WHIT_USER(!src[1].shape().is_symbolic(), NotImplemented, "GATHER from {} by {}: both have a symbolic size",
-                src[0].shape(), src[1].shape());
+      WHIT_USER(!src[1].shape().is_symbolic(), NotImplemented, "GATHER from {} by {}: both have a symbolic size", src[0].shape(), src[1].shape());
       return carried(d, src[0].shape(), [&](size_t i) { return i < rank ? SIZE_MAX : i - rank + 1; });
     }
     case Op::Scatter: {
@@ -227,8 +223,7 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       want.append(src[0].shape().begin() + 1, src[0].shape().end());
       for (const UOp& s : src)
         for (size_t i = 0; i < s.shape().size(); ++i) check_number(op, s.shape(), i);
-      WHIT_CHECK(src[2].shape() == Shape(want), "SCATTER of {} by {} into {}", src[2].shape(), src[1].shape(),
-                 src[0].shape());
+      WHIT_CHECK(src[2].shape() == Shape(want), "SCATTER of {} by {} into {}", src[2].shape(), src[1].shape(), src[0].shape());
       return src[0].shape();
     }
     case Op::Reduce: {

@@ -31,14 +31,10 @@ void append_string(std::string& out, std::string_view text) {
   out.push_back('"');
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out += {'\\', c};
-    else if (c == '\n' || c == '\t')
-      out += c == '\n' ? "\\n" : "\\t";
-    else if (byte < 0x20 || byte >= 0x7F)
-      out += fmt::format("\\x{:02x}", byte);
-    else
-      out.push_back(c);
+    if (c == '"' || c == '\\') out += {'\\', c};
+    else if (c == '\n' || c == '\t') out += c == '\n' ? "\\n" : "\\t";
+    else if (byte < 0x20 || byte >= 0x7F) out += fmt::format("\\x{:02x}", byte);
+    else out.push_back(c);
   }
   out.push_back('"');
 }
@@ -58,10 +54,7 @@ void append_arg(std::string& out, const Arg& arg) {
       return;
     }
     default:
-      out += arg.is_int()       ? std::to_string(arg.as_int())
-             : arg.is_invalid() ? "Invalid"
-             : arg.is_bool()    ? (arg.as_bool() ? "true" : "false")
-                                : "None";
+      out += arg.is_int() ? std::to_string(arg.as_int()) : arg.is_invalid() ? "Invalid" : arg.is_bool() ? (arg.as_bool() ? "true" : "false") : "None";
   }
 }
 
@@ -226,15 +219,13 @@ class Parser {
       ++at_;
       uint64_t bits = 0;
       const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), bits, 16);
-      if (error != std::errc() || !std::isnan(std::bit_cast<double>(bits)))
-        fail_expected("the bits of a NaN in hexadecimal");
+      if (error != std::errc() || !std::isnan(std::bit_cast<double>(bits))) fail_expected("the bits of a NaN in hexadecimal");
       at_ = static_cast<size_t>(end - text_.data());
       return std::bit_cast<double>(bits);
     }
     size_t end_of_number = at_;
-    while (
-        end_of_number < text_.size() &&
-        (is_word(text_[end_of_number]) || std::string_view("+-.").find(text_[end_of_number]) != std::string_view::npos))
+    while (end_of_number < text_.size() &&
+           (is_word(text_[end_of_number]) || std::string_view("+-.").find(text_[end_of_number]) != std::string_view::npos))
       ++end_of_number;
     const char* const first = text_.data() + start;
     const char* const last = text_.data() + end_of_number;
@@ -314,8 +305,7 @@ class Parser {
 
 }  // namespace
 
-void detail::append_node_text(std::string& out, const Node* n, int64_t number,
-                              const std::unordered_map<const Node*, int64_t>& number_of) {
+void detail::append_node_text(std::string& out, const Node* n, int64_t number, const std::unordered_map<const Node*, int64_t>& number_of) {
   out += fmt::format("%{} = {} {}", number, n->op, n->dtype);
   const char* separator = " (";
   for (const Node* s : n->src()) {
@@ -336,8 +326,7 @@ std::string to_text(std::span<const UOp> roots) {
     const int64_t number = static_cast<int64_t>(number_of.size());
     number_of.emplace(n, number);
     if (n->op == Op::Buffer) {
-      const int64_t id =
-          buffer_ids.try_emplace(n->arg.int_at(0), static_cast<int64_t>(buffer_ids.size())).first->second;
+      const int64_t id = buffer_ids.try_emplace(n->arg.int_at(0), static_cast<int64_t>(buffer_ids.size())).first->second;
       out += fmt::format("%{} = BUFFER {} ", number, n->dtype);
       append_arg(out, Arg::list({id, n->arg.at(1), n->arg.at(2)}));
     } else {
@@ -351,9 +340,9 @@ std::string to_text(std::span<const UOp> roots) {
 std::string to_text(const UOp& root) { return to_text(std::span(&root, 1)); }
 
 std::string to_formula(const UOp& u) {
-  constexpr std::pair<Op, const char*> kInfix[] = {
-      {Op::Add, "+"},   {Op::Sub, "-"},    {Op::Mul, "*"},    {Op::FloorDiv, "//"}, {Op::FloorMod, "%"}, {Op::And, "&"},
-      {Op::CmpLt, "<"}, {Op::CmpNe, "!="}, {Op::CmpEq, "=="}, {Op::Or, "|"},        {Op::Xor, "^"}};
+  constexpr std::pair<Op, const char*> kInfix[] = {{Op::Add, "+"},      {Op::Sub, "-"}, {Op::Mul, "*"},   {Op::FloorDiv, "//"},
+                                                   {Op::FloorMod, "%"}, {Op::And, "&"}, {Op::CmpLt, "<"}, {Op::CmpNe, "!="},
+                                                   {Op::CmpEq, "=="},   {Op::Or, "|"},  {Op::Xor, "^"}};
   std::unordered_map<const Node*, std::string> texts;
   for (const Node* n : toposort(u)) {
     std::string& text = texts[n];

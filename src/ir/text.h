@@ -31,8 +31,7 @@ UOp parse_text(std::string_view text);
 
 namespace detail {
 /// Appends the line of one node without its end; `number_of` gives the names of its sources.
-void append_node_text(std::string& out, const Node* n, int64_t number,
-                      const std::unordered_map<const Node*, int64_t>& number_of);
+void append_node_text(std::string& out, const Node* n, int64_t number, const std::unordered_map<const Node*, int64_t>& number_of);
 }  // namespace detail
 
 }  // namespace whit

@@ -20,10 +20,8 @@ class SpinLock {
     // The holder may have lost its core: then waiting must give it one.
     for (int spins = 0; flag_.exchange(true, std::memory_order_acquire); ++spins)
       while (flag_.load(std::memory_order_relaxed))
-        if (++spins < 100)
-          pause();
-        else
-          std::this_thread::yield();
+        if (++spins < 100) pause();
+        else std::this_thread::yield();
   }
   void unlock() { flag_.store(false, std::memory_order_release); }
 
@@ -125,8 +123,7 @@ static_assert(kPooledSrc >= 3);
 
 void* allocate_node(size_t n_src) {
   void* block = n_src <= kPooledSrc ? block_pool::allocate()
-                                    : ::operator new(kNodeOffset + sizeof(Node) + n_src * sizeof(Node*),
-                                                     std::align_val_t(block_pool::kBlockAlign));
+                                    : ::operator new(kNodeOffset + sizeof(Node) + n_src * sizeof(Node*), std::align_val_t(block_pool::kBlockAlign));
   return static_cast<char*>(block) + kNodeOffset;
 }
 
@@ -134,10 +131,8 @@ void free_node(Node* n) {
   const size_t n_src = n->n_src;
   n->~Node();
   void* block = reinterpret_cast<char*>(n) - kNodeOffset;
-  if (n_src <= kPooledSrc)
-    block_pool::release(block);
-  else
-    ::operator delete(block, std::align_val_t(block_pool::kBlockAlign));
+  if (n_src <= kPooledSrc) block_pool::release(block);
+  else ::operator delete(block, std::align_val_t(block_pool::kBlockAlign));
 }
 
 // ---- range sets
@@ -269,28 +264,16 @@ UOp UOp::make(Op op, DType dtype, std::span<const UOp> src, Arg arg) {
 
   const OpInfo& op_info = info(op);
   const int want = op_info.n_src;
-  WHIT_CHECK(want < 0 ? src.size() >= static_cast<size_t>(-1 - want) : src.size() == static_cast<size_t>(want),
-             "{} takes {} sources, got {}", op_info.name,
-             want < 0 ? fmt::format("{} or more", -1 - want) : fmt::format("{}", want), src.size());
+  WHIT_CHECK(want < 0 ? src.size() >= static_cast<size_t>(-1 - want) : src.size() == static_cast<size_t>(want), "{} takes {} sources, got {}",
+             op_info.name, want < 0 ? fmt::format("{} or more", -1 - want) : fmt::format("{}", want), src.size());
   for (const UOp& s : src) WHIT_CHECK(s, "{} got a null source", op_info.name);
 
   Shape shape = detail::infer_shape(op, dtype, src, arg);
   int64_t vmin, vmax;
   detail::infer_bounds(op, dtype, src, arg, &vmin, &vmax);
   const uint16_t device = infer_device(op, src, arg);
-  Node* n = new (allocate_node(src.size())) Node{std::move(shape),
-                                                 vmin,
-                                                 vmax,
-                                                 nullptr,
-                                                 {nullptr},
-                                                 {nullptr},
-                                                 h,
-                                                 std::move(arg),
-                                                 {1},
-                                                 op,
-                                                 dtype,
-                                                 device,
-                                                 static_cast<uint32_t>(src.size())};
+  Node* n = new (allocate_node(src.size()))
+      Node{std::move(shape), vmin, vmax, nullptr, {nullptr}, {nullptr}, h, std::move(arg), {1}, op, dtype, device, static_cast<uint32_t>(src.size())};
   n->range_set = infer_ranges(op, src, n);
   const Node** dst = n->src_begin();
   for (size_t i = 0; i < src.size(); ++i) {
@@ -360,8 +343,7 @@ UOp with_first_src(const Node* n, const UOp& x) {
 }
 
 Sint::Sint(const UOp& u) : max_(u.vmax()) {
-  WHIT_USER(u.dtype() == DType::WeakInt && u.shape().empty(), Type, "a size of {} and shape {}; expected an integer",
-            u.dtype(), u.shape());
+  WHIT_USER(u.dtype() == DType::WeakInt && u.shape().empty(), Type, "a size of {} and shape {}; expected an integer", u.dtype(), u.shape());
   if (u.vmin() != u.vmax()) symbol_ = u;
 }
 int64_t Sint::number() const {

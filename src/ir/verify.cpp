@@ -15,8 +15,7 @@ namespace whit {
 namespace {
 
 constexpr OpSet kAll = OpSet::any();
-constexpr OpSet kEffects{Op::Store, Op::End,    Op::If,     Op::EndIf,  Op::EndRange,
-                         Op::Sink,  Op::Linear, Op::Source, Op::Binary, Op::Program};
+constexpr OpSet kEffects{Op::Store, Op::End, Op::If, Op::EndIf, Op::EndRange, Op::Sink, Op::Linear, Op::Source, Op::Binary, Op::Program};
 constexpr OpSet kMovement = OpSet::between(Op::Reshape, Op::Stack);
 constexpr OpSet kSameAsFirst = kMovement | OpSet{Op::Contiguous, Op::ContiguousBackward,
                                                  Op::Detach,     Op::Copy,
@@ -26,17 +25,15 @@ constexpr OpSet kSameAsFirst = kMovement | OpSet{Op::Contiguous, Op::ContiguousB
                                                  Op::Stage,      Op::Vec,
                                                  Op::Lane,       Op::Fold};
 
-constexpr OpSet kTensorOps = kElementwise | kMovement | OpSet{Op::Bind} |
-                             OpSet{Op::Const,   Op::Buffer, Op::Param,  Op::Variable,   Op::Lanes,
-                                   Op::Detach,  Op::Copy,   Op::Gather, Op::Contiguous, Op::ContiguousBackward,
-                                   Op::Scatter, Op::Reduce, Op::Store,  Op::After,      Op::Sink,
-                                   Op::Call,    Op::Tuple,  Op::Linear, Op::GetTuple,   Op::Program};
+constexpr OpSet kTensorOps =
+    kElementwise | kMovement | OpSet{Op::Bind} |
+    OpSet{Op::Const,   Op::Buffer, Op::Param, Op::Variable, Op::Lanes, Op::Detach, Op::Copy,  Op::Gather, Op::Contiguous, Op::ContiguousBackward,
+          Op::Scatter, Op::Reduce, Op::Store, Op::After,    Op::Sink,  Op::Call,   Op::Tuple, Op::Linear, Op::GetTuple,   Op::Program};
 constexpr OpSet kKernelOps = kElementwise | OpSet{Op::Const, Op::Param, Op::Variable, Op::Range, Op::Reduce, Op::Store,
                                                   Op::After, Op::Index, Op::Load,     Op::Stage, Op::End,    Op::Sink};
 constexpr OpSet kProgramOps =
-    kElementwise | OpSet{Op::Const, Op::Param, Op::Variable, Op::Range,  Op::Lanes,   Op::Reg,  Op::Scratch,
-                         Op::Store, Op::Index, Op::Load,     Op::Vec,    Op::Lane,    Op::Fold, Op::If,
-                         Op::EndIf, Op::Sink,  Op::After,    Op::Linear, Op::EndRange};
+    kElementwise | OpSet{Op::Const, Op::Param, Op::Variable, Op::Range, Op::Lanes, Op::Reg,  Op::Scratch, Op::Store,  Op::Index,   Op::Load,
+                         Op::Vec,   Op::Lane,  Op::Fold,     Op::If,    Op::EndIf, Op::Sink, Op::After,   Op::Linear, Op::EndRange};
 
 constexpr uint8_t kTensor = static_cast<uint8_t>(Level::Tensor), kKernel = static_cast<uint8_t>(Level::Kernel),
                   kProgram = static_cast<uint8_t>(Level::Program), kAnyLevel = kTensor | kKernel | kProgram;
@@ -64,9 +61,7 @@ bool known_monoid(const Arg& arg) {
   return m == "add" || m == "mul" || m == "max" || m == "min";
 }
 
-bool is_list(const Arg& arg, size_t at_least) {
-  return arg.kind() == Arg::Kind::List && arg.as_list().size() >= at_least;
-}
+bool is_list(const Arg& arg, size_t at_least) { return arg.kind() == Arg::Kind::List && arg.as_list().size() >= at_least; }
 
 bool reduces_axes_once(const Node* n) {
   for (size_t i = 2; i < n->arg.as_list().size(); ++i)
@@ -112,68 +107,52 @@ constexpr Rule kOpsAndDtypes[] = {
     {"tensor-ops", kTensor, kAll, HOLDS(kTensorOps.has(n->op)), "no tensor graph has this op"},
     {"kernel-ops", kKernel, kAll, HOLDS(kKernelOps.has(n->op)), "no kernel graph has this op"},
     {"program-ops", kProgram, kAll, HOLDS(kProgramOps.has(n->op)), "no LINEAR has this op"},
-    {"effects-are-void", kAnyLevel, kEffects, HOLDS(n->dtype == DType::Void),
-     "it has no value, so its dtype must be void"},
-    {"values-are-not-void", kAnyLevel, kElementwise | kSameAsFirst | OpSet::between(Op::Const, Op::Scratch),
-     HOLDS(n->dtype != DType::Void), "it has a value, so its dtype must not be void"},
-    {"same-dtype", kAnyLevel,
-     OpSet::between(Op::Neg, Op::Trunc) | OpSet::between(Op::Add, Op::Shr) | OpSet{Op::Threefry, Op::MulAcc},
+    {"effects-are-void", kAnyLevel, kEffects, HOLDS(n->dtype == DType::Void), "it has no value, so its dtype must be void"},
+    {"values-are-not-void", kAnyLevel, kElementwise | kSameAsFirst | OpSet::between(Op::Const, Op::Scratch), HOLDS(n->dtype != DType::Void),
+     "it has a value, so its dtype must not be void"},
+    {"same-dtype", kAnyLevel, OpSet::between(Op::Neg, Op::Trunc) | OpSet::between(Op::Add, Op::Shr) | OpSet{Op::Threefry, Op::MulAcc},
      sources_have_its_dtype, "the sources and the result must have one dtype"},
     {"compare-dtype", kAnyLevel, kCompare, HOLDS(n->dtype == DType::Bool && src(n, 0)->dtype == src(n, 1)->dtype),
      "a comparison is a bool of two sources of one dtype"},
-    {"where-dtype", kAnyLevel, Op::Where,
-     HOLDS(src(n, 0)->dtype == DType::Bool && src(n, 1)->dtype == n->dtype && src(n, 2)->dtype == n->dtype),
+    {"where-dtype", kAnyLevel, Op::Where, HOLDS(src(n, 0)->dtype == DType::Bool && src(n, 1)->dtype == n->dtype && src(n, 2)->dtype == n->dtype),
      "the condition must be bool and both choices must have the result's dtype"},
-    {"floats-only", kAnyLevel, OpSet{Op::Recip, Op::Sqrt, Op::Exp2, Op::Log2, Op::Sin, Op::Trunc, Op::Fdiv},
-     HOLDS(is_float(n->dtype)), "it is for floats only"},
-    {"ints-only", kAnyLevel, OpSet{Op::Cdiv, Op::FloorDiv, Op::Shl, Op::Shr}, HOLDS(is_int(n->dtype)),
-     "it is for ints only"},
-    {"bits-only", kAnyLevel, OpSet{Op::And, Op::Or, Op::Xor}, HOLDS(!is_float(n->dtype)),
-     "it is for ints and bool only"},
-    {"no-bool", kAnyLevel, OpSet{Op::Neg, Op::Cmod, Op::FloorMod, Op::Pow}, HOLDS(n->dtype != DType::Bool),
-     "it is not for bool"},
+    {"floats-only", kAnyLevel, OpSet{Op::Recip, Op::Sqrt, Op::Exp2, Op::Log2, Op::Sin, Op::Trunc, Op::Fdiv}, HOLDS(is_float(n->dtype)),
+     "it is for floats only"},
+    {"ints-only", kAnyLevel, OpSet{Op::Cdiv, Op::FloorDiv, Op::Shl, Op::Shr}, HOLDS(is_int(n->dtype)), "it is for ints only"},
+    {"bits-only", kAnyLevel, OpSet{Op::And, Op::Or, Op::Xor}, HOLDS(!is_float(n->dtype)), "it is for ints and bool only"},
+    {"no-bool", kAnyLevel, OpSet{Op::Neg, Op::Cmod, Op::FloorMod, Op::Pow}, HOLDS(n->dtype != DType::Bool), "it is not for bool"},
     {"threefry-dtype", kAnyLevel, Op::Threefry, HOLDS(n->dtype == DType::UInt64), "it is for uint64 only"},
-    {"first-dtype", kAnyLevel, kSameAsFirst, HOLDS(n->dtype == src(n, 0)->dtype),
-     "it must have the dtype of its first source"},
+    {"first-dtype", kAnyLevel, kSameAsFirst, HOLDS(n->dtype == src(n, 0)->dtype), "it must have the dtype of its first source"},
     {"all-one-dtype", kAnyLevel, OpSet{Op::Stack, Op::Vec}, sources_have_its_dtype, "its sources must have one dtype"},
-    {"memory-dtype", kAnyLevel, OpSet{Op::Buffer, Op::Reg, Op::Scratch}, HOLDS(!is_weak(n->dtype)),
-     "storage never has a weak dtype"},
+    {"memory-dtype", kAnyLevel, OpSet{Op::Buffer, Op::Reg, Op::Scratch}, HOLDS(!is_weak(n->dtype)), "storage never has a weak dtype"},
     {"param-dtype", kKernel | kProgram, Op::Param, HOLDS(!is_weak(n->dtype)), "storage never has a weak dtype"},
     {"no-weak-dtype", kProgram, kAll, HOLDS(!is_weak(n->dtype)), "weak dtypes are gone in a LINEAR"},
 };
 constexpr Rule kArguments[] = {
     {"buffer-arg", kAnyLevel, Op::Buffer,
-     HOLDS(is_list(n->arg, 3) && n->arg.at(0).is_int() && n->arg.at(1).kind() == Arg::Kind::Str &&
-           n->arg.int_at(2) >= 0),
+     HOLDS(is_list(n->arg, 3) && n->arg.at(0).is_int() && n->arg.at(1).kind() == Arg::Kind::Str && n->arg.int_at(2) >= 0),
      "its argument must be {id, \"device\", number of elements}"},
     {"variable-arg", kAnyLevel, Op::Variable,
      HOLDS(is_list(n->arg, 3) && n->arg.at(0).kind() == Arg::Kind::Str && n->arg.int_at(1) <= n->arg.int_at(2)),
      "its argument must be {\"name\", min, max} with min <= max"},
     {"bind-arg", kTensor, Op::Bind,
-     [](const Node* n) {
-       return src(n, 0)->op == Op::Variable && n->arg.is_int() && n->vmin <= n->arg.as_int() &&
-              n->arg.as_int() <= n->vmax;
-     },
+     [](const Node* n) { return src(n, 0)->op == Op::Variable && n->arg.is_int() && n->vmin <= n->arg.as_int() && n->arg.as_int() <= n->vmax; },
      "it is for a VARIABLE, with a value between its bounds"},
     {"range-arg", kKernel | kProgram, Op::Range,
-     HOLDS(n->arg.kind() == Arg::Kind::Ints && n->arg.as_ints().size() == 3 && n->arg.int_at(1) >= 0 &&
-           n->arg.int_at(1) < kNumAxisTypes && n->arg.int_at(2) >= 0),
+     HOLDS(n->arg.kind() == Arg::Kind::Ints && n->arg.as_ints().size() == 3 && n->arg.int_at(1) >= 0 && n->arg.int_at(1) < kNumAxisTypes &&
+           n->arg.int_at(2) >= 0),
      "its argument must be [id, axis type, size]"},
-    {"monoid", kAnyLevel, Op::Reduce, HOLDS(is_list(n->arg, 1) && known_monoid(n->arg.at(0))),
-     "its monoid must be add, mul, max or min"},
+    {"monoid", kAnyLevel, Op::Reduce, HOLDS(is_list(n->arg, 1) && known_monoid(n->arg.at(0))), "its monoid must be add, mul, max or min"},
     {"fold-monoid", kAnyLevel, Op::Fold, HOLDS(known_monoid(n->arg)), "its monoid must be add, mul, max or min"},
 };
 constexpr Rule kOfTensors[] = {
     {"reduce-axes", kTensor, Op::Reduce, HOLDS(n->n_src == 1 && n->arg.as_list().size() > 1 && reduces_axes_once(n)),
      "it must have one source and reduce axes in ascending order, each once"},
-    {"gather-index", kTensor, OpSet{Op::Gather, Op::Scatter}, HOLDS(is_int(src(n, 1)->dtype)),
-     "its second source must be integers"},
+    {"gather-index", kTensor, OpSet{Op::Gather, Op::Scatter}, HOLDS(is_int(src(n, 1)->dtype)), "its second source must be integers"},
     {"scatter-arg", kTensor, Op::Scatter,
-     HOLDS(n->arg.kind() == Arg::Kind::Str && (n->arg.as_str() == "set" || n->arg.as_str() == "add") &&
-           src(n, 2)->dtype == n->dtype),
+     HOLDS(n->arg.kind() == Arg::Kind::Str && (n->arg.as_str() == "set" || n->arg.as_str() == "add") && src(n, 2)->dtype == n->dtype),
      "it must \"set\" or \"add\" values of its own dtype"},
-    {"store-target", kTensor, Op::After, stores_each_element_once,
-     "its STOREs must go to views of it that hold no element twice"},
+    {"store-target", kTensor, Op::After, stores_each_element_once, "its STOREs must go to views of it that hold no element twice"},
     {"store-value", kTensor, Op::Store,
      HOLDS(src(n, 0)->dtype == src(n, 1)->dtype && (src(n, 1)->shape.empty() || src(n, 1)->shape == src(n, 0)->shape)),
      "the value must have the dtype and the shape of the view"},
@@ -187,42 +166,33 @@ constexpr Rule kOfTensors[] = {
      "it must pick a result of a TUPLE and have that one's dtype"},
 };
 constexpr Rule kOfKernels[] = {
-    {"kernel-scalars", kKernel, kAll, HOLDS(n->shape.empty() || n->op == Op::Param || n->op == Op::After),
-     "values of a kernel have shape ()"},
-    {"kernel-range-dtype", kKernel, Op::Range, HOLDS(n->dtype == DType::WeakInt),
-     "loops of a kernel graph count in weakint"},
-    {"kernel-param", kKernel | kProgram, Op::Param, HOLDS(n->shape.size() == 1),
-     "a buffer of a kernel has shape (number of elements)"},
+    {"kernel-scalars", kKernel, kAll, HOLDS(n->shape.empty() || n->op == Op::Param || n->op == Op::After), "values of a kernel have shape ()"},
+    {"kernel-range-dtype", kKernel, Op::Range, HOLDS(n->dtype == DType::WeakInt), "loops of a kernel graph count in weakint"},
+    {"kernel-param", kKernel | kProgram, Op::Param, HOLDS(n->shape.size() == 1), "a buffer of a kernel has shape (number of elements)"},
     {"reduce-ranges", kKernel, OpSet{Op::Reduce, Op::Stage}, HOLDS(n->n_src > 1 && all_src(n, 1, is_range)),
      "what follows its value must be RANGEs, one at least"},
     {"reduce-arg", kKernel, Op::Reduce, HOLDS(n->arg.as_list().size() == 1), "a REDUCE over ranges has no axes"},
     {"kernel-index", kKernel, Op::Index, HOLDS(base(src(n, 0))->op == Op::Param || base(src(n, 0))->op == Op::Stage),
      "it must address a PARAM or a STAGE"},
     {"index-dtype", kKernel, Op::Index, HOLDS(src(n, 1)->dtype == DType::WeakInt), "the index must be weakint"},
-    {"index-gate", kKernel | kProgram, Op::Index,
-     HOLDS(n->n_src == 2 || (n->n_src == 3 && src(n, 2)->dtype == DType::Bool)),
+    {"index-gate", kKernel | kProgram, Op::Index, HOLDS(n->n_src == 2 || (n->n_src == 3 && src(n, 2)->dtype == DType::Bool)),
      "its third source is a gate and must be bool"},
     {"kernel-load", kKernel, Op::Load, HOLDS(src(n, 0)->op == Op::Index), "it must read an INDEX"},
     {"kernel-store", kKernel, Op::Store, HOLDS(src(n, 0)->op == Op::Index && base(src(src(n, 0), 0))->op == Op::Param),
      "it must write an INDEX of a PARAM"},
-    {"store-dtype", kKernel | kProgram, Op::Store, HOLDS(src(n, 0)->dtype == src(n, 1)->dtype),
-     "the value must have the dtype of the memory"},
-    {"end-sources", kKernel, Op::End, HOLDS(src(n, 0)->op == Op::Store && all_src(n, 1, is_range)),
-     "it must end RANGEs of a STORE"},
-    {"range-ids", kKernel, OpSet{Op::End, Op::Reduce, Op::Stage}, ids_differ,
-     "two loops that are open at once have the same id"},
-    {"sink-sources", kKernel, Op::Sink,
-     HOLDS(all_src(n, 0, [](const Node* s) { return s->op == Op::End || s->op == Op::Store; })),
+    {"store-dtype", kKernel | kProgram, Op::Store, HOLDS(src(n, 0)->dtype == src(n, 1)->dtype), "the value must have the dtype of the memory"},
+    {"end-sources", kKernel, Op::End, HOLDS(src(n, 0)->op == Op::Store && all_src(n, 1, is_range)), "it must end RANGEs of a STORE"},
+    {"range-ids", kKernel, OpSet{Op::End, Op::Reduce, Op::Stage}, ids_differ, "two loops that are open at once have the same id"},
+    {"sink-sources", kKernel, Op::Sink, HOLDS(all_src(n, 0, [](const Node* s) { return s->op == Op::End || s->op == Op::Store; })),
      "the SINK of a kernel has ENDs and STOREs only"},
     {"all-loops-end", kKernel, {Op::Sink}, HOLDS(!n->range_set), "a loop is never ended"},
 };
 constexpr Rule kOfLinears[] = {
     {"program-lanes", kProgram, kAll, HOLDS(n->shape.size() <= 1), "values of a LINEAR have shape () or (lanes)"},
-    {"program-index", kProgram, Op::Index,
-     HOLDS(OpSet{Op::Param, Op::Scratch}.has(base(src(n, 0))->op) && is_int(src(n, 1)->dtype)),
+    {"program-index", kProgram, Op::Index, HOLDS(OpSet{Op::Param, Op::Scratch}.has(base(src(n, 0))->op) && is_int(src(n, 1)->dtype)),
      "it must address a PARAM or a SCRATCH by integers"},
-    {"program-access", kProgram, OpSet{Op::Load, Op::Store},
-     HOLDS(src(n, 0)->op == Op::Index || base(src(n, 0))->op == Op::Reg), "it must access an INDEX or a REG"},
+    {"program-access", kProgram, OpSet{Op::Load, Op::Store}, HOLDS(src(n, 0)->op == Op::Index || base(src(n, 0))->op == Op::Reg),
+     "it must access an INDEX or a REG"},
     {"if-dtype", kProgram, Op::If, HOLDS(src(n, 0)->dtype == DType::Bool), "its condition must be bool"},
     {"fold-lanes", kProgram, Op::Fold, HOLDS(std::has_single_bit(static_cast<uint64_t>(src(n, 0)->shape.numel()))),
      "the number of lanes must be a power of two"},
@@ -230,9 +200,7 @@ constexpr Rule kOfLinears[] = {
 #undef HOLDS
 constexpr std::span<const Rule> kRules[] = {kOpsAndDtypes, kArguments, kOfTensors, kOfKernels, kOfLinears};
 
-const char* level_name(Level level) {
-  return level == Level::Tensor ? "a tensor graph" : level == Level::Kernel ? "a kernel graph" : "a LINEAR";
-}
+const char* level_name(Level level) { return level == Level::Tensor ? "a tensor graph" : level == Level::Kernel ? "a kernel graph" : "a LINEAR"; }
 
 // What a LINEAR lists: sources before users, inside the loops that they stand in, and every loop and IF closed in order.
 class OrderCheck {
@@ -252,8 +220,7 @@ class OrderCheck {
       }
       for (const Node* s : n->src())
         if (!is_defined(s)) {
-          why = fmt::format("its source {} is not listed before it, or only in a loop that has ended [linear-order]",
-                            s->op);
+          why = fmt::format("its source {} is not listed before it, or only in a loop that has ended [linear-order]", s->op);
           return n;
         }
       if (n->op == Op::Range || n->op == Op::If) {
@@ -303,9 +270,8 @@ std::string find_illegal(const UOp& root, Level level) {
   const NodeList order = toposort(root);
   // Kernels that are called keep their own rules.
   const bool has_calls = level == Level::Tensor;
-  const NodeList checked = post_order(std::span(&root, 1), [&](const Node* n) {
-    return std::pair(has_calls && is_kernel_call(n) ? 1u : 0u, n->n_src);
-  });
+  const NodeList checked =
+      post_order(std::span(&root, 1), [&](const Node* n) { return std::pair(has_calls && is_kernel_call(n) ? 1u : 0u, n->n_src); });
   const std::unordered_set<const Node*> ours(checked.begin(), checked.end());
   std::unordered_map<const Node*, int64_t> number_of;
   const auto report = [&](const Node* n, const std::string& why) {

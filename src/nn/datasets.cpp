@@ -8,11 +8,8 @@ ImageTensors tensors(const io::ImageData& data, const std::optional<std::string>
   const auto load = [&](const std::vector<uint8_t>& bytes, const IntList& shape) {
     return Tensor::from_bytes(bytes.data(), DType::UInt8, shape, {.device = device});
   };
-  const auto images = [&](const io::ImageSet& s) {
-    return load(s.images, {s.n_images, s.n_channels, s.n_rows, s.n_cols});
-  };
-  return {images(data.train), load(data.train.labels, data.train.n_images), images(data.test),
-          load(data.test.labels, data.test.n_images)};
+  const auto images = [&](const io::ImageSet& s) { return load(s.images, {s.n_images, s.n_channels, s.n_rows, s.n_cols}); };
+  return {images(data.train), load(data.train.labels, data.train.n_images), images(data.test), load(data.test.labels, data.test.n_images)};
 }
 }  // namespace
 

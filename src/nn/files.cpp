@@ -43,15 +43,12 @@ StateDict torch_load(const std::string& path, const TensorOptions& o) {
 namespace {
 StateDict extract(const io::InputFile& file, const std::vector<io::ArchiveEntry>& entries, const TensorOptions& o) {
   StateDict out;
-  for (const io::ArchiveEntry& e : entries)
-    out.emplace_back(e.name, Tensor::from_bytes(io::read_entry(file, e).data(), DType::UInt8, e.n_bytes, o));
+  for (const io::ArchiveEntry& e : entries) out.emplace_back(e.name, Tensor::from_bytes(io::read_entry(file, e).data(), DType::UInt8, e.n_bytes, o));
   return out;
 }
 }  // namespace
 
-StateDict zip_extract(const io::InputFile& file, const TensorOptions& o) {
-  return extract(file, io::read_zip_directory(file), o);
-}
+StateDict zip_extract(const io::InputFile& file, const TensorOptions& o) { return extract(file, io::read_zip_directory(file), o); }
 StateDict tar_extract(const io::InputFile& file, const TensorOptions& o) {
   const std::vector<uint8_t> plain = io::gunzip_if_packed(file);
   const io::InputFile unpacked(file.path(), plain);

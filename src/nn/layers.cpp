@@ -23,8 +23,7 @@ Dims channel_shape(size_t rank, int64_t n) {
 }
 
 // Weight (`rows`, `columns`, kernel..) and bias, uniform in +-1/sqrt(inputs of a window).
-void init_conv(Tensor& weight, Tensor& bias, int64_t rows, int64_t columns, const IntList& kernel_size,
-               int64_t in_channels, int64_t n_biases) {
+void init_conv(Tensor& weight, Tensor& bias, int64_t rows, int64_t columns, const IntList& kernel_size, int64_t in_channels, int64_t n_biases) {
   Dims shape{rows, columns};
   shape.append(kernel_size.begin(), kernel_size.end());
   const double bound = 1 / std::sqrt(static_cast<double>(in_channels * product(kernel_size)));
@@ -44,8 +43,7 @@ Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias) {
 Tensor Linear::operator()(const Tensor& x) const { return x.linear(weight.transpose(), bias); }
 
 Conv::Conv(int64_t in_channels, int64_t out_channels, const IntList& kernel_size, const ConvConfig& config) {
-  WHIT_USER(config.groups > 0 && in_channels % config.groups == 0, Value, "[Conv] {} channels in {} groups",
-            in_channels, config.groups);
+  WHIT_USER(config.groups > 0 && in_channels % config.groups == 0, Value, "[Conv] {} channels in {} groups", in_channels, config.groups);
   const size_t n = kernel_size.size();
   options = {.groups = config.groups, .stride = config.stride, .dilation = config.dilation, .padding = config.padding};
   if (config.same_padding) {
@@ -59,28 +57,23 @@ Conv::Conv(int64_t in_channels, int64_t out_channels, const IntList& kernel_size
     }
     options.padding = IntList(pads);
   }
-  init_conv(weight, bias, out_channels, in_channels / config.groups, kernel_size, in_channels,
-            config.bias ? out_channels : 0);
+  init_conv(weight, bias, out_channels, in_channels / config.groups, kernel_size, in_channels, config.bias ? out_channels : 0);
 }
 Tensor Conv::operator()(const Tensor& x) const { return x.conv2d(weight, bias, options); }
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, const IntList& kernel_size, const ConvConfig& config)
     : Conv(in_channels, out_channels, two_axes(kernel_size), config) {}
 
-ConvTranspose::ConvTranspose(int64_t in_channels, int64_t out_channels, const IntList& kernel_size,
-                             const ConvTransposeConfig& config)
+ConvTranspose::ConvTranspose(int64_t in_channels, int64_t out_channels, const IntList& kernel_size, const ConvTransposeConfig& config)
     : options{.groups = config.groups,
               .stride = config.stride,
               .dilation = config.dilation,
               .padding = config.padding,
               .output_padding = config.output_padding} {
-  WHIT_USER(config.groups > 0 && out_channels % config.groups == 0, Value, "[ConvTranspose] {} channels in {} groups",
-            out_channels, config.groups);
-  init_conv(weight, bias, in_channels, out_channels / config.groups, kernel_size, in_channels,
-            config.bias ? out_channels : 0);
+  WHIT_USER(config.groups > 0 && out_channels % config.groups == 0, Value, "[ConvTranspose] {} channels in {} groups", out_channels, config.groups);
+  init_conv(weight, bias, in_channels, out_channels / config.groups, kernel_size, in_channels, config.bias ? out_channels : 0);
 }
 Tensor ConvTranspose::operator()(const Tensor& x) const { return x.conv_transpose2d(weight, bias, options); }
-ConvTranspose2d::ConvTranspose2d(int64_t in_channels, int64_t out_channels, const IntList& kernel_size,
-                                 const ConvTransposeConfig& config)
+ConvTranspose2d::ConvTranspose2d(int64_t in_channels, int64_t out_channels, const IntList& kernel_size, const ConvTransposeConfig& config)
     : ConvTranspose(in_channels, out_channels, two_axes(kernel_size), config) {}
 
 BatchNorm::BatchNorm(int64_t size, const BatchNormConfig& c) : config(c) {
@@ -97,8 +90,7 @@ Tensor BatchNorm::operator()(const Tensor& x) {
   const int64_t channels = x.size(1);
   const Dims shape = channel_shape(x.ndim(), channels);
   const bool training = flag::TRAINING() != 0;
-  if (config.track_running_stats && !training)
-    return x.batchnorm(weight, bias, running_mean, (running_var + config.eps).rsqrt());
+  if (config.track_running_stats && !training) return x.batchnorm(weight, bias, running_mean, (running_var + config.eps).rsqrt());
   Dims axes;
   for (int64_t i = 0; i < static_cast<int64_t>(x.ndim()); ++i)
     if (i != 1) axes.push_back(i);
@@ -118,27 +110,23 @@ void BatchNorm::visit(Walk& w) {
   w("num_batches_tracked", num_batches_tracked);
 }
 
-LayerNorm::LayerNorm(const IntList& shape, const NormConfig& config)
-    : normalized_shape(shape.begin(), shape.end()), eps(config.eps) {
+LayerNorm::LayerNorm(const IntList& shape, const NormConfig& config) : normalized_shape(shape.begin(), shape.end()), eps(config.eps) {
   if (!config.affine) return;
   weight = Tensor::ones(normalized_shape);
   bias = Tensor::zeros(normalized_shape);
 }
 Tensor LayerNorm::operator()(const Tensor& x) const {
   const size_t n = normalized_shape.size();
-  WHIT_USER(x.ndim() >= n && std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - n),
-            Assertion, "[LayerNorm] the last axes of {} are not {}", x.shape(), Shape(normalized_shape));
+  WHIT_USER(x.ndim() >= n && std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - n), Assertion,
+            "[LayerNorm] the last axes of {} are not {}", x.shape(), Shape(normalized_shape));
   Dims axes;
   for (size_t i = 0; i < n; ++i) axes.push_back(static_cast<int64_t>(x.ndim() - n + i));
   const Tensor y = x.layernorm(axes, eps);
   return weight.defined() ? y * weight + bias : y;
 }
-Tensor LayerNorm2d::operator()(const Tensor& x) const {
-  return LayerNorm::operator()(x.permute({0, 2, 3, 1})).permute({0, 3, 1, 2});
-}
+Tensor LayerNorm2d::operator()(const Tensor& x) const { return LayerNorm::operator()(x.permute({0, 2, 3, 1})).permute({0, 3, 1, 2}); }
 
-GroupNorm::GroupNorm(int64_t groups, int64_t num_channels, const NormConfig& config)
-    : num_groups(groups), eps(config.eps) {
+GroupNorm::GroupNorm(int64_t groups, int64_t num_channels, const NormConfig& config) : num_groups(groups), eps(config.eps) {
   if (!config.affine) return;
   weight = Tensor::ones(num_channels);
   bias = Tensor::zeros(num_channels);
@@ -159,8 +147,7 @@ Tensor RMSNorm::operator()(const Tensor& x) const {
   return weight.defined() ? y * weight : y;
 }
 
-Embedding::Embedding(int64_t vocab_size, int64_t embed_size)
-    : weight(Tensor::glorot_uniform({vocab_size, embed_size})) {}
+Embedding::Embedding(int64_t vocab_size, int64_t embed_size) : weight(Tensor::glorot_uniform({vocab_size, embed_size})) {}
 Tensor Embedding::operator()(const Tensor& index) const {
   WHIT_USER(is_int(index.dtype()), Type, "[Embedding] index of {}; expected integers", index.dtype());
   return weight[index];

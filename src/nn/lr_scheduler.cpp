@@ -16,8 +16,7 @@ Tensor anneal(double a, double b, const Tensor& x, bool cosine) {
 }  // namespace
 
 LRScheduler::LRScheduler(Optimizer& optimizer)
-    : epoch_counter(Tensor::zeros(1, {.device = optimizer.lr.device(), .dtype = DType::Int32}).is_param_(false)),
-      optimizer_(optimizer) {}
+    : epoch_counter(Tensor::zeros(1, {.device = optimizer.lr.device(), .dtype = DType::Int32}).is_param_(false)), optimizer_(optimizer) {}
 
 std::vector<Tensor> LRScheduler::schedule_step() {
   epoch_counter += 1;
@@ -36,8 +35,7 @@ Tensor cosine_annealing_lr(const Tensor& n, double eta_max, double t_max, double
 }
 
 Tensor cosine_annealing_lr_with_warmup(const Tensor& n, double base, double end, int64_t warmup, int64_t decay) {
-  WHIT_USER(warmup > 0 && decay > 0, Value,
-            "[CosineAnnealingLRWithWarmup] {} steps of warm-up and {} of decay; expected positive numbers", warmup,
+  WHIT_USER(warmup > 0 && decay > 0, Value, "[CosineAnnealingLRWithWarmup] {} steps of warm-up and {} of decay; expected positive numbers", warmup,
             decay);
   const Tensor up = (n + 1) * (base / static_cast<double>(warmup));
   return n.lt(warmup).where(up, anneal(base, end, (n + (1 - warmup)) / static_cast<double>(decay), true));
@@ -45,16 +43,13 @@ Tensor cosine_annealing_lr_with_warmup(const Tensor& n, double base, double end,
 
 Tensor one_cycle_lr(const Tensor& n, const OneCycleConfig& c) {
   const double total = static_cast<double>(c.total_steps), top = total * c.pct_start;
-  WHIT_USER(top > 0 && top < total, Value,
-            "[OneCycleLR] total_steps {} and pct_start {}; expected steps before and after the highest rate",
+  WHIT_USER(top > 0 && top < total, Value, "[OneCycleLR] total_steps {} and pct_start {}; expected steps before and after the highest rate",
             c.total_steps, c.pct_start);
   const double first = c.max_lr / c.div_factor, last = first / c.final_div_factor;
-  return n.lt(top).where(anneal(first, c.max_lr, n / top, c.cosine),
-                         anneal(c.max_lr, last, (n - top) / (total - top), c.cosine));
+  return n.lt(top).where(anneal(first, c.max_lr, n / top, c.cosine), anneal(c.max_lr, last, (n - top) / (total - top), c.cosine));
 }
 
-ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauConfig& config)
-    : LRScheduler(optimizer), config_(config) {
+ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauConfig& config) : LRScheduler(optimizer), config_(config) {
   const double worst = std::numeric_limits<double>::infinity() * (config.maximize ? -1 : 1);
   best = Tensor::full(1, worst, {.device = optimizer.lr.device(), .dtype = DType::Float32}).is_param_(false);
   bad_epoch = epoch_counter.zeros_like().is_param_(false);

@@ -43,18 +43,15 @@ std::vector<Tensor> Optimizer::schedule_step() {
   for (size_t i = 0; i < params.size(); ++i) {
     values.push_back(params[i].detach());
     grads.push_back(params[i].grad());
-    WHIT_USER(grads.back().defined(), Assertion,
-              "[optim] parameter {} of shape {} has no gradient; call backward first", i, params[i].shape());
+    WHIT_USER(grads.back().defined(), Assertion, "[optim] parameter {} of shape {} has no gradient; call backward first", i, params[i].shape());
     if (!fused_) continue;
     flat.push_back(values.back().flatten());
     flat_grads.push_back(grads.back().flatten());
     sizes.push_back(params[i].numel());
   }
   std::vector<Tensor> ups =
-      fused_ ? updates(std::array{Tensor::cat(flat)}, std::array{Tensor::cat(flat_grads)})[0].split(sizes)
-             : updates(values, grads);
-  for (size_t i = 0; i < params.size(); ++i)
-    params[i].assign(values[i] - ups[i].reshape(params[i].shape()).cast(params[i].dtype()));
+      fused_ ? updates(std::array{Tensor::cat(flat)}, std::array{Tensor::cat(flat_grads)})[0].split(sizes) : updates(values, grads);
+  for (size_t i = 0; i < params.size(); ++i) params[i].assign(values[i] - ups[i].reshape(params[i].shape()).cast(params[i].dtype()));
   std::vector<Tensor> out;
   Walk state;
   visit_state(state);
@@ -72,8 +69,8 @@ Tensor trust(const Tensor& a, const Tensor& b, const Tensor& ratio) { return (a.
 Tensor norm(const Tensor& x) { return x.square().sum().sqrt(); }
 }  // namespace
 
-std::vector<Tensor> lars_updates(std::span<const Tensor> values, std::span<const Tensor> grads, std::span<Tensor> b,
-                                 const Tensor& lr, const LARSConfig& config) {
+std::vector<Tensor> lars_updates(std::span<const Tensor> values, std::span<const Tensor> grads, std::span<Tensor> b, const Tensor& lr,
+                                 const LARSConfig& config) {
   std::vector<Tensor> out;
   const double wd = config.weight_decay;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -90,8 +87,7 @@ std::vector<Tensor> lars_updates(std::span<const Tensor> values, std::span<const
       b[i].assign((b[i] * config.momentum + g).cast(b[i].dtype()));
       g = config.nesterov ? g + b[i] * config.momentum : b[i];
     }
-    if (!config.ns_coefficients.empty())
-      g = g.reshape({g.size(0), -1}).newton_schulz(config.ns_steps, config.ns_coefficients).reshape(g.shape());
+    if (!config.ns_coefficients.empty()) g = g.reshape({g.size(0), -1}).newton_schulz(config.ns_steps, config.ns_coefficients).reshape(g.shape());
     if (!config.classic) g = g * rate;
     if (!config.pre_wd && wd > 0) g = g + t * (lr * wd);
     out.push_back(g.cast(t.dtype()));
@@ -99,9 +95,8 @@ std::vector<Tensor> lars_updates(std::span<const Tensor> values, std::span<const
   return out;
 }
 
-std::vector<Tensor> lamb_updates(std::span<const Tensor> values, std::span<const Tensor> grads, Tensor& b1_t,
-                                 Tensor& b2_t, std::span<Tensor> m, std::span<Tensor> v, const Tensor& lr,
-                                 const LAMBConfig& config) {
+std::vector<Tensor> lamb_updates(std::span<const Tensor> values, std::span<const Tensor> grads, Tensor& b1_t, Tensor& b2_t, std::span<Tensor> m,
+                                 std::span<Tensor> v, const Tensor& lr, const LAMBConfig& config) {
   b1_t *= config.b1;
   b2_t *= config.b2;
   std::vector<Tensor> out;
@@ -121,8 +116,7 @@ std::vector<Tensor> lamb_updates(std::span<const Tensor> values, std::span<const
   return out;
 }
 
-LARS::LARS(const std::vector<Tensor>& all, const LARSConfig& config)
-    : Optimizer(all, config.lr, config.fused), config_(config) {
+LARS::LARS(const std::vector<Tensor>& all, const LARSConfig& config) : Optimizer(all, config.lr, config.fused), config_(config) {
   WHIT_USER(config.momentum >= 0, Value, "[optim] momentum is {}; expected none below 0", config.momentum);
   WHIT_USER(config.weight_decay >= 0, Value, "[optim] weight_decay is {}; expected none below 0", config.weight_decay);
   if (config.momentum > 0) b_ = new_state();
@@ -131,8 +125,7 @@ std::vector<Tensor> LARS::updates(std::span<const Tensor> values, std::span<cons
   return lars_updates(values, grads, b_, lr, config_);
 }
 
-LAMB::LAMB(const std::vector<Tensor>& all, const LAMBConfig& config)
-    : Optimizer(all, config.lr, config.fused), config_(config) {
+LAMB::LAMB(const std::vector<Tensor>& all, const LAMBConfig& config) : Optimizer(all, config.lr, config.fused), config_(config) {
   WHIT_USER(config.weight_decay >= 0, Value, "[optim] weight_decay is {}; expected none below 0", config.weight_decay);
   const TensorOptions one{.device = params[0].device(), .dtype = DType::Float32};
   b1_t_ = Tensor::ones(1, one).is_param_(false);
@@ -157,12 +150,9 @@ Tensor clip_grad_norm_(std::span<const Tensor> params, double max_norm, double n
   }
   if (norms.empty()) return Tensor(0.0);
   const Tensor all = Tensor::stack(norms);
-  const Tensor total = std::isinf(norm_type) ? all.max()
-                       : norm_type == 2      ? all.sum().sqrt()
-                                             : all.sum().pow(1 / norm_type);
+  const Tensor total = std::isinf(norm_type) ? all.max() : norm_type == 2 ? all.sum().sqrt() : all.sum().pow(1 / norm_type);
   if (error_if_nonfinite)
-    WHIT_USER(std::isfinite(total.item()), Runtime,
-              "[clip_grad_norm_] the norm of order {} of the gradients is {}; expected a finite one", norm_type,
+    WHIT_USER(std::isfinite(total.item()), Runtime, "[clip_grad_norm_] the norm of order {} of the gradients is {}; expected a finite one", norm_type,
               total.item());
   const Tensor scale = (Tensor(max_norm) / (total + 1e-6)).minimum(1.0);
   for (Tensor& g : grads) g.replace((g * scale.to(g.device())).cast(g.dtype()));

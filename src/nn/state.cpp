@@ -16,10 +16,9 @@ struct NamedDType {
   DType dtype;
 };
 constexpr NamedDType kDTypes[] = {
-    {"BOOL", DType::Bool},     {"I8", DType::Int8},         {"U8", DType::UInt8},        {"I16", DType::Int16},
-    {"U16", DType::UInt16},    {"I32", DType::Int32},       {"U32", DType::UInt32},      {"I64", DType::Int64},
-    {"U64", DType::UInt64},    {"F8_E4M3", DType::Fp8E4M3}, {"F8_E5M2", DType::Fp8E5M2}, {"F16", DType::Float16},
-    {"BF16", DType::BFloat16}, {"F32", DType::Float32},     {"F64", DType::Float64},
+    {"BOOL", DType::Bool},       {"I8", DType::Int8},     {"U8", DType::UInt8},      {"I16", DType::Int16},   {"U16", DType::UInt16},
+    {"I32", DType::Int32},       {"U32", DType::UInt32},  {"I64", DType::Int64},     {"U64", DType::UInt64},  {"F8_E4M3", DType::Fp8E4M3},
+    {"F8_E5M2", DType::Fp8E5M2}, {"F16", DType::Float16}, {"BF16", DType::BFloat16}, {"F32", DType::Float32}, {"F64", DType::Float64},
 };
 
 bool loads_into(const Shape& from, const Shape& into) {
@@ -47,10 +46,9 @@ void load(const char* op, const StateDict& into, const StateDict& from, bool str
       continue;
     }
     const Tensor& source = *it->second;
-    WHIT_USER(exact ? source.shape() == target.shape() : loads_into(source.shape(), target.shape()), Value,
-              "[{}] '{}' has shape {}, the model {}", op, name, source.shape(), target.shape());
-    WHIT_USER(!exact || source.dtype() == target.dtype(), Value, "[{}] '{}' is {}, that of the model {}", op, name,
-              source.dtype(), target.dtype());
+    WHIT_USER(exact ? source.shape() == target.shape() : loads_into(source.shape(), target.shape()), Value, "[{}] '{}' has shape {}, the model {}",
+              op, name, source.shape(), target.shape());
+    WHIT_USER(!exact || source.dtype() == target.dtype(), Value, "[{}] '{}' is {}, that of the model {}", op, name, source.dtype(), target.dtype());
     pairs.emplace_back(target, source);
   }
   std::vector<Tensor> all;
@@ -63,12 +61,9 @@ void load(const char* op, const StateDict& into, const StateDict& from, bool str
 }
 }  // namespace
 
-void load_state(const StateDict& into, const StateDict& from, bool strict) {
-  load("load_state_dict", into, from, strict, false);
-}
+void load_state(const StateDict& into, const StateDict& from, bool strict) { load("load_state_dict", into, from, strict, false); }
 
-void safe_save(const StateDict& tensors, const std::string& path,
-               const std::vector<std::pair<std::string, std::string>>& metadata) {
+void safe_save(const StateDict& tensors, const std::string& path, const std::vector<std::pair<std::string, std::string>>& metadata) {
   std::vector<Tensor> all;
   for (const auto& [name, t] : tensors) {
     WHIT_USER(!is_weak(t.dtype()), Value, "[safe_save] '{}' is {}, which has no width", name, t.dtype());
@@ -128,8 +123,7 @@ Metadata load_checkpoint(const StateDict& parts, const std::string& path) {
     (is_random ? random : values).emplace_back(is_random ? name.substr(sizeof(kRandom) - 1) : name, t);
   }
   const StateDict targets = stored(parts);
-  WHIT_USER(values.size() == targets.size(), Key, "[load_checkpoint] {}: it has {} tensors, the run {}", path,
-            values.size(), targets.size());
+  WHIT_USER(values.size() == targets.size(), Key, "[load_checkpoint] {}: it has {} tensors, the run {}", path, values.size(), targets.size());
   load("load_checkpoint", targets, values, true, true);
   Tensor::set_random_state(random);
   return file.metadata();

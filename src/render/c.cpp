@@ -34,8 +34,7 @@ constexpr TextRow kRows[] = {
     {Op::Fdiv, kFloat, nullptr, "{0} / {1}", "{0} / {1}"},
     // With a number y on the right, y >= x is false only for a larger or a NaN x.
     {kMaxMin, kFloat, right_is_a_number, "{1} {gt}= {0} ? {1} : {0}", "CHOOSE({t}, {m}, {1} {gt}= {0}, {1}, {0})"},
-    {kMaxMin, kFloat, nullptr, "{0} {gt} {1} || {0} != {0} ? {0} : {1}",
-     "CHOOSE({t}, {m}, ({0} {gt} {1}) | ({0} != {0}), {0}, {1})"},
+    {kMaxMin, kFloat, nullptr, "{0} {gt} {1} || {0} != {0} ? {0} : {1}", "CHOOSE({t}, {m}, ({0} {gt} {1}) | ({0} != {0}), {0}, {1})"},
     {kMaxMin, kInt, nullptr, "{0} {gt} {1} ? {0} : {1}", "CHOOSE({t}, {m}, {0} {gt} {1}, {0}, {1})"},
     {Op::Cdiv, kInt, divisor_is_safe, "({t})({0} / {1})", "{0} / {1}"},
     {Op::Cdiv, kSigned, nullptr, "{1} == 0 ? 0 : {1} == -1 ? ({t})-({u}){0} : ({t})({0} / {1})"},
@@ -115,22 +114,18 @@ std::string scalar_type(DType dt) {
   }
 }
 std::string memory_type(DType dt) { return dt == DType::Bool ? "i8" : scalar_type(dt); }
-std::string type_of(DType dt, int64_t lanes) {
-  return lanes ? fmt::format("{}x{}", memory_type(dt), lanes) : scalar_type(dt);
-}
+std::string type_of(DType dt, int64_t lanes) { return lanes ? fmt::format("{}x{}", memory_type(dt), lanes) : scalar_type(dt); }
 std::string int_type(char kind, int bytes, int64_t lanes) {
   return lanes ? fmt::format("{}{}x{}", kind, 8 * bytes, lanes) : fmt::format("{}{}", kind, 8 * bytes);
 }
 
 std::string float_literal(DType dt, uint64_t bits) {
   const bool is_f32 = dt == DType::Float32;
-  const double v =
-      is_f32 ? static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits))) : std::bit_cast<double>(bits);
+  const double v = is_f32 ? static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits))) : std::bit_cast<double>(bits);
   const char* f = is_f32 ? "f" : "";
   const char* sign = bits >> (is_f32 ? 31 : 63) ? "-" : "";
   // A NaN's payload, which the sign and the quiet bit are not part of.
-  if (v != v)
-    return fmt::format("({}__builtin_nan{}(\"0x{:x}\"))", sign, f, bits & (is_f32 ? 0x3FFFFF : 0x7FFFFFFFFFFFF));
+  if (v != v) return fmt::format("({}__builtin_nan{}(\"0x{:x}\"))", sign, f, bits & (is_f32 ? 0x3FFFFF : 0x7FFFFFFFFFFFF));
   if (v - v != 0) return fmt::format("({}__builtin_inf{}())", sign, f);
   return *sign ? fmt::format("({:a}{})", v, f) : fmt::format("{:a}{}", v, f);
 }
@@ -192,8 +187,7 @@ class CWriter final : public Writer {
     walk();
     std::string out = kPrologue;
     for (const std::string& t : vector_types_) out += t;
-    if (p_.n_zero_bytes)
-      out += fmt::format("static const char zeros[{}] __attribute__((aligned(64))) = {{0}};\n", p_.n_zero_bytes);
+    if (p_.n_zero_bytes) out += fmt::format("static const char zeros[{}] __attribute__((aligned(64))) = {{0}};\n", p_.n_zero_bytes);
     std::string formal, actual;
     for (const KernelSignature::Buffer& b : p_.signature.buffers) {
       formal += fmt::format("{}{}* restrict data{}, ", b.is_written ? "" : "const ", memory_type(b.dtype), b.slot);
@@ -229,8 +223,7 @@ class CWriter final : public Writer {
   void declare_family(DType dt, int64_t lanes) {
     if (!lanes) return;
     type(dt, lanes);
-    for (const char kind : {'i', 'u'})
-      declare(fmt::format("{}{}", kind, 8 * element_bytes(dt)), element_bytes(dt), lanes);
+    for (const char kind : {'i', 'u'}) declare(fmt::format("{}{}", kind, 8 * element_bytes(dt)), element_bytes(dt), lanes);
     declare("i8", 1, lanes);
   }
   std::string named(DType dt, int64_t lanes, const std::string& text) override { return named("v", dt, lanes, text); }
@@ -239,9 +232,7 @@ class CWriter final : public Writer {
     line("const {} {} = {};", type(dt, lanes), d, text);
     return d;
   }
-  std::string spread(DType dt, int64_t lanes, const std::string& scalar) override {
-    return named("s", dt, lanes, spread_text(dt, lanes, scalar));
-  }
+  std::string spread(DType dt, int64_t lanes, const std::string& scalar) override { return named("s", dt, lanes, spread_text(dt, lanes, scalar)); }
   std::string constant_text(DType dt, int64_t lanes, uint64_t bits) override {
     const std::string literal = literal_of_bits(dt, bits);
     if (!lanes) return literal;
@@ -256,12 +247,10 @@ class CWriter final : public Writer {
   }
   std::string vec_text(const Node* n) override {
     const char* const sign = n->dtype == DType::Bool ? "-" : "";
-    return fmt::format("({}){{{}}}", type(n->dtype, lanes_of(n)),
-                       listed(n->n_src, [&](int64_t i) { return sign + operand(n->src()[i], 0); }));
+    return fmt::format("({}){{{}}}", type(n->dtype, lanes_of(n)), listed(n->n_src, [&](int64_t i) { return sign + operand(n->src()[i], 0); }));
   }
   std::string half_text(DType, int64_t lanes, const std::string& v, int64_t first) override {
-    return fmt::format("__builtin_shufflevector({0}, {0}, {1})", v,
-                       listed(lanes / 2, [&](int64_t i) { return std::to_string(first + i); }));
+    return fmt::format("__builtin_shufflevector({0}, {0}, {1})", v, listed(lanes / 2, [&](int64_t i) { return std::to_string(first + i); }));
   }
 
   // ---- structure
@@ -282,12 +271,10 @@ class CWriter final : public Writer {
   void open_loop(const Node* n) override {
     const std::string r = fresh("r");
     if (const auto it = p_.global_offset.find(n); it != p_.global_offset.end()) {
-      line("const i64 {0}_first = first > {1} ? first - {1} : 0, {0}_end = last - {1} < {2} ? last - {1} : {2};", r,
-           it->second, range_size(n));
+      line("const i64 {0}_first = first > {1} ? first - {1} : 0, {0}_end = last - {1} < {2} ? last - {1} : {2};", r, it->second, range_size(n));
       line("for (i64 {0} = {0}_first; {0} < {0}_end; ++{0}) {{", r);
     } else {
-      line("for (i64 {0} = 0; {0} < {1}; ++{0}) {{", r,
-           n->n_src > 0 ? operand(n->src()[0], 0) : fmt::format("{}", range_size(n)));
+      line("for (i64 {0} = 0; {0} < {1}; ++{0}) {{", r, n->n_src > 0 ? operand(n->src()[0], 0) : fmt::format("{}", range_size(n)));
     }
     ++depth_;
     if (bit_width(n->dtype) == 64) return bind(n, r);
@@ -323,11 +310,8 @@ class CWriter final : public Writer {
     }
     const std::string m = a.lanes ? t + "_u" : memory_type(n->dtype);
     std::string at = fmt::format("{} + {}", base_of(a.storage), operand(a.index, 0));
-    if (a.gate)
-      at = fmt::format("*({} ? (const {}*)({}) : (const {}*)zeros)", operand(a.gate, 0), m, at, m);
-    else
-      at = a.lanes ? fmt::format("*(const {}*)({})", m, at)
-                   : fmt::format("{}[{}]", base_of(a.storage), operand(a.index, 0));
+    if (a.gate) at = fmt::format("*({} ? (const {}*)({}) : (const {}*)zeros)", operand(a.gate, 0), m, at, m);
+    else at = a.lanes ? fmt::format("*(const {}*)({})", m, at) : fmt::format("{}[{}]", base_of(a.storage), operand(a.index, 0));
     define(n, is_bool ? fmt::format("({}) != 0", at) : at);
   }
   void store(const Node* n, const Access& a) override {
@@ -337,9 +321,8 @@ class CWriter final : public Writer {
     const bool is_bool = v->dtype == DType::Bool;
     if (a.storage->op == Op::Reg) return line("{} = {};", base_of(a.storage), value);
     if (a.lane_by_lane())
-      return line("for (int l = 0; l < {}; ++l) {}{} = {}[l]{};", a.lanes,
-                  a.gate ? fmt::format("if ({}[l]) ", operand(a.gate, a.lanes)) : "", lane_element(a), value,
-                  is_bool ? " != 0" : "");
+      return line("for (int l = 0; l < {}; ++l) {}{} = {}[l]{};", a.lanes, a.gate ? fmt::format("if ({}[l]) ", operand(a.gate, a.lanes)) : "",
+                  lane_element(a), value, is_bool ? " != 0" : "");
     const std::string gate = a.gate ? fmt::format("if ({}) ", operand(a.gate, 0)) : "";
     if (!a.lanes) return line("{}{}[{}] = {};", gate, base_of(a.storage), operand(a.index, 0), value);
     line("{}*({}_u*)({} + {}) = {}{};", gate, type(v->dtype, a.lanes), base_of(a.storage), operand(a.index, 0), value,
@@ -347,8 +330,7 @@ class CWriter final : public Writer {
   }
 
   // ---- arithmetic
-  std::string apply(const TextRow& row, Op op, DType dt, int64_t lanes, std::span<const std::string> operands,
-                    bool scalar_condition) override {
+  std::string apply(const TextRow& row, Op op, DType dt, int64_t lanes, std::span<const std::string> operands, bool scalar_condition) override {
     RowText text(op, dt, lanes, operands);
     declare_family(dt, lanes);
     std::string out;
@@ -371,13 +353,12 @@ class CWriter final : public Writer {
   std::string vector_cast(DType from, DType to, int64_t lanes, const std::string& v) {
     const std::string t = type_of(to, lanes);
     if (from == to) return v;
-    if (to == DType::Bool && is_float(from))
-      return fmt::format("MASK({}, {} != {})", lanes, v, spread_text(from, lanes, literal_of_bits(from, 0)));
+    if (to == DType::Bool && is_float(from)) return fmt::format("MASK({}, {} != {})", lanes, v, spread_text(from, lanes, literal_of_bits(from, 0)));
     if (to == DType::Bool) return fmt::format("MASK({}, {} != 0)", lanes, v);
     if (from == DType::Bool) return fmt::format("__builtin_convertvector(-{}, {})", v, t);
     if (is_float(from) && !is_float(to))
-      return fmt::format("__builtin_convertvector(TO_I64S({}, {}, {}, {}), {})", type_of(from, lanes),
-                         int_type('i', element_bytes(from), lanes), lanes, v, t);
+      return fmt::format("__builtin_convertvector(TO_I64S({}, {}, {}, {}), {})", type_of(from, lanes), int_type('i', element_bytes(from), lanes),
+                         lanes, v, t);
     return fmt::format("__builtin_convertvector({}, {})", v, t);
   }
 
@@ -390,8 +371,7 @@ class CWriter final : public Writer {
     if (s->dtype == n->dtype) return define(n, v);
     if (!lanes) {
       if (s->dtype == DType::Bool) v = fmt::format("(u8){}", v);
-      return define(n, n->dtype == DType::Bool ? fmt::format("BITS(u8, {}) != 0", v)
-                                               : fmt::format("BITS({}, {})", scalar_type(n->dtype), v));
+      return define(n, n->dtype == DType::Bool ? fmt::format("BITS(u8, {}) != 0", v) : fmt::format("BITS({}, {})", scalar_type(n->dtype), v));
     }
     if (s->dtype == DType::Bool) v = fmt::format("-{}", v);
     v = fmt::format("({}){}", type_of(n->dtype, lanes_of(n)), v);
@@ -403,8 +383,6 @@ class CWriter final : public Writer {
 
 }  // namespace
 
-std::string render_c(const UOp& program, std::string_view kernel_name, const Target&) {
-  return CWriter(program).run(kernel_name);
-}
+std::string render_c(const UOp& program, std::string_view kernel_name, const Target&) { return CWriter(program).run(kernel_name); }
 
 }  // namespace whit::render

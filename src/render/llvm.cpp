@@ -128,10 +128,8 @@ std::string_view scalar_type(DType dt) {
   return width == 8 ? "i8" : width == 16 ? "i16" : width == 32 ? "i32" : "i64";
 }
 void append_vector(std::string& out, std::string_view type, int64_t lanes) {
-  if (lanes)
-    fmt::format_to(std::back_inserter(out), "<{} x {}>", lanes, type);
-  else
-    out += type;
+  if (lanes) fmt::format_to(std::back_inserter(out), "<{} x {}>", lanes, type);
+  else out += type;
 }
 std::string vector_of(std::string_view type, int64_t lanes) {
   std::string out;
@@ -139,9 +137,7 @@ std::string vector_of(std::string_view type, int64_t lanes) {
   return out;
 }
 std::string type_of(DType dt, int64_t lanes) { return vector_of(scalar_type(dt), lanes); }
-std::string memory_type(DType dt, int64_t lanes) {
-  return vector_of(dt == DType::Bool ? "i8" : scalar_type(dt), lanes);
-}
+std::string memory_type(DType dt, int64_t lanes) { return vector_of(dt == DType::Bool ? "i8" : scalar_type(dt), lanes); }
 std::string suffix_of(DType dt, int64_t lanes) {
   const char kind = dt == DType::Float16 || dt == DType::Float32 || dt == DType::Float64 ? 'f' : 'i';
   const std::string scalar = fmt::format("{}{}", kind, bit_width(dt));
@@ -179,8 +175,7 @@ std::string number(DType dt, int64_t lanes, int64_t v) {
 struct RowText final : Filler {
   std::string dest;
   int64_t condition_lanes;
-  RowText(std::string d, Op o, DType dt, int64_t n, std::span<const std::string> operands,
-          bool scalar_condition = false)
+  RowText(std::string d, Op o, DType dt, int64_t n, std::span<const std::string> operands, bool scalar_condition = false)
       : Filler(o, dt, n, operands), dest(std::move(d)), condition_lanes(scalar_condition ? 0 : n) {}
   void append(std::string& out, std::string_view key) const override {
     if (key.size() == 1 && key[0] <= '2') {
@@ -221,8 +216,7 @@ class LlvmWriter final : public Writer {
     walk();
     line("ret void");
     std::string out;
-    if (p_.n_zero_bytes)
-      out += fmt::format("@zeros = internal constant [{} x i8] zeroinitializer, align 64\n\n", p_.n_zero_bytes);
+    if (p_.n_zero_bytes) out += fmt::format("@zeros = internal constant [{} x i8] zeroinitializer, align 64\n\n", p_.n_zero_bytes);
     out += fmt::format(
         "define void @{}(ptr noalias readonly %buffers, ptr noalias readonly %variables, ptr noalias %scratch, "
         "i64 %first, i64 %last) nounwind {{\nentry:\n{}}}\n",
@@ -256,9 +250,7 @@ class LlvmWriter final : public Writer {
     line("{} = shufflevector {} {}.one, {} poison, <{} x i32> zeroinitializer", d, type, d, type, lanes);
     return d;
   }
-  std::string constant_text(DType dt, int64_t lanes, uint64_t bits) override {
-    return splat(dt, lanes, literal_of_bits(dt, bits));
-  }
+  std::string constant_text(DType dt, int64_t lanes, uint64_t bits) override { return splat(dt, lanes, literal_of_bits(dt, bits)); }
   std::string lanes_text(DType dt, int64_t lanes) override {
     return fmt::format("<{}>", listed(lanes, [&](int64_t i) { return fmt::format("{} {}", scalar_type(dt), i); }));
   }
@@ -307,8 +299,7 @@ class LlvmWriter final : public Writer {
     const std::string r = fresh("r"), text = r.substr(1);
     if (const auto it = p_.global_offset.find(n); it != p_.global_offset.end()) {
       line("{0}.a = sub i64 %first, {1}\n  {0}.first = call i64 @llvm.smax.i64(i64 {0}.a, i64 0)", r, it->second);
-      line("{0}.b = sub i64 %last, {1}\n  {0}.end = call i64 @llvm.smin.i64(i64 {0}.b, i64 {2})", r, it->second,
-           range_size(n));
+      line("{0}.b = sub i64 %last, {1}\n  {0}.end = call i64 @llvm.smin.i64(i64 {0}.b, i64 {2})", r, it->second, range_size(n));
       first = r + ".first";
       end = r + ".end";
       may_be_empty = true;
@@ -415,14 +406,13 @@ class LlvmWriter final : public Writer {
     return d;
   }
   // What is called for an access lane by lane: to the addresses that `at` holds, or to those from `at` on.
-  std::string masked(const Access& a, const char* by_addresses, const char* by_row, DType dt, const std::string& at,
-                     const std::string& first, const std::string& last) {
+  std::string masked(const Access& a, const char* by_addresses, const char* by_row, DType dt, const std::string& at, const std::string& first,
+                     const std::string& last) {
     const std::string mask = a.gate ? operand(a.gate, a.lanes) : splat(DType::Bool, a.lanes, "true");
     const std::string lanes = a.contiguous ? "" : fmt::format("v{}", a.lanes);
     return fmt::format("@llvm.masked.{}.{}.{}p0({}{} {}, i32 {}, {} {}{}){}", a.contiguous ? by_row : by_addresses,
-                       suffix_of(dt == DType::Bool ? DType::Int8 : dt, a.lanes), lanes, first,
-                       vector_of("ptr", a.contiguous ? 0 : a.lanes), at, element_bytes(dt),
-                       type_of(DType::Bool, a.lanes), mask, last, scope(a.storage));
+                       suffix_of(dt == DType::Bool ? DType::Int8 : dt, a.lanes), lanes, first, vector_of("ptr", a.contiguous ? 0 : a.lanes), at,
+                       element_bytes(dt), type_of(DType::Bool, a.lanes), mask, last, scope(a.storage));
   }
 
   std::string alignment(const Access& a, DType dt) const {
@@ -434,14 +424,12 @@ class LlvmWriter final : public Writer {
     const std::string type = is_reg ? type_of(n->dtype, a.lanes) : memory_type(n->dtype, a.lanes);
     std::string at = address(a, n->dtype), d = fresh("v");
     if (a.lane_by_lane()) {
-      line("{} = call {} {}", d, type,
-           masked(a, "gather", "load", n->dtype, at, "", fmt::format(", {} zeroinitializer", type)));
+      line("{} = call {} {}", d, type, masked(a, "gather", "load", n->dtype, at, "", fmt::format(", {} zeroinitializer", type)));
     } else {
       if (a.gate) at = line_into("select i1 {}, ptr {}, ptr @zeros", operand(a.gate, 0), at);
       line("{} = load {}, ptr {}{}", d, type, at, alignment(a, n->dtype));
     }
-    if (n->dtype == DType::Bool && !is_reg)
-      d = line_into("icmp ne {} {}, {}", type, d, splat(DType::Int8, a.lanes, "0"));
+    if (n->dtype == DType::Bool && !is_reg) d = line_into("icmp ne {} {}, {}", type, d, splat(DType::Int8, a.lanes, "0"));
     bind(n, d);
   }
 
@@ -455,8 +443,7 @@ class LlvmWriter final : public Writer {
       type = memory_type(v->dtype, a.lanes);
     }
     const std::string at = address(a, v->dtype);
-    if (a.lane_by_lane())
-      return line("call void {}", masked(a, "scatter", "store", v->dtype, at, fmt::format("{} {}, ", type, value), ""));
+    if (a.lane_by_lane()) return line("call void {}", masked(a, "scatter", "store", v->dtype, at, fmt::format("{} {}, ", type, value), ""));
     const std::string text = a.gate ? fresh("g").substr(1) : "";
     if (a.gate) {
       line("br i1 {}, label %{}.then, label %{}.done", operand(a.gate, 0), text, text);
@@ -470,8 +457,7 @@ class LlvmWriter final : public Writer {
   }
 
   // ---- arithmetic
-  std::string apply(const TextRow& row, Op op, DType dt, int64_t lanes, std::span<const std::string> operands,
-                    bool scalar_condition) override {
+  std::string apply(const TextRow& row, Op op, DType dt, int64_t lanes, std::span<const std::string> operands, bool scalar_condition) override {
     const RowText text(fresh("v"), op, dt, lanes, operands, scalar_condition);
     lines(row.text, text);
     return text.dest;
@@ -482,8 +468,7 @@ class LlvmWriter final : public Writer {
     const bool from_float = is_float(from), to_float = is_float(to), same_width = bit_width(from) == bit_width(to);
     const bool grows = bit_width(from) < bit_width(to), is_natural = is_unsigned(from) || from == DType::Bool;
     if (to == DType::Bool)
-      return line_into("{} {} {}, {}", from_float ? "fcmp une" : "icmp ne", type, v,
-                       splat(from, lanes, literal_of_bits(from, 0)));
+      return line_into("{} {} {}, {}", from_float ? "fcmp une" : "icmp ne", type, v, splat(from, lanes, literal_of_bits(from, 0)));
     if (from == to || (same_width && !from_float && !to_float)) return v;
     if (from_float && !to_float) {
       const auto limit = [&](double number) {  // floats are written as doubles
@@ -527,8 +512,6 @@ class LlvmWriter final : public Writer {
 
 }  // namespace
 
-std::string render_llvm(const UOp& program, std::string_view kernel_name, const Target&) {
-  return LlvmWriter(program).run(kernel_name);
-}
+std::string render_llvm(const UOp& program, std::string_view kernel_name, const Target&) { return LlvmWriter(program).run(kernel_name); }
 
 }  // namespace whit::render

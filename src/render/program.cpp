@@ -129,12 +129,9 @@ LinearProgram analyze(const UOp& program) {
     }
   }
   for (const Node* n : p.linear->src()) {
-    if (n->op == Op::Load || n->op == Op::Store)
-      note_access(p, n, buffers);
-    else if (is_elementwise(n->op))
-      note_operands(p, n);
-    else if (n->op == Op::Vec && is_splat(n))
-      want_spread(p, n->src()[0], lanes_of(n));
+    if (n->op == Op::Load || n->op == Op::Store) note_access(p, n, buffers);
+    else if (is_elementwise(n->op)) note_operands(p, n);
+    else if (n->op == Op::Vec && is_splat(n)) want_spread(p, n->src()[0], lanes_of(n));
   }
   for (const auto& [slot, n] : params) p.params.push_back(n);
   for (const auto& [slot, b] : buffers) p.signature.buffers.push_back(b);

@@ -73,8 +73,7 @@ struct Filler {
   DType dtype;    ///< of the operands
   int64_t lanes;  ///< 0 for scalars
   SmallVec<std::string, 3> operand{};
-  Filler(Op o, DType dt, int64_t n, std::span<const std::string> operands)
-      : op(o), dtype(dt), lanes(n), operand(operands) {}
+  Filler(Op o, DType dt, int64_t n, std::span<const std::string> operands) : op(o), dtype(dt), lanes(n), operand(operands) {}
   virtual void append(std::string& out, std::string_view key) const = 0;
 
  protected:

@@ -18,8 +18,7 @@ Caps cpu_caps() {
   Caps c;
   for (int i = 0; i < kNumOps; ++i)
     if (is_elementwise(static_cast<Op>(i))) c.ops.set(static_cast<size_t>(i));
-  for (const Op op : {Op::Exp2, Op::Log2, Op::Sin, Op::FloorDiv, Op::FloorMod, Op::Pow, Op::Threefry})
-    c.ops.reset(static_cast<size_t>(op));
+  for (const Op op : {Op::Exp2, Op::Log2, Op::Sin, Op::FloorDiv, Op::FloorMod, Op::Pow, Op::Threefry}) c.ops.reset(static_cast<size_t>(op));
   c.f64_ops.set(static_cast<size_t>(Op::Pow));  // libm has it to half a unit
   for (const DType dt : {DType::Float32, DType::Float64}) c.arith.set(static_cast<size_t>(dt));
   for (const DType dt : {DType::Float16, DType::Float32, DType::Float64}) c.converts.set(static_cast<size_t>(dt));
@@ -29,16 +28,14 @@ Caps cpu_caps() {
 namespace {
 std::mutex mutex;
 std::deque<Renderer>& renderers() {
-  static auto& all =
-      *new std::deque<Renderer>{{"llvm", cpu_caps(), render::render_llvm}, {"c", cpu_caps(), render::render_c}};
+  static auto& all = *new std::deque<Renderer>{{"llvm", cpu_caps(), render::render_llvm}, {"c", cpu_caps(), render::render_c}};
   return all;
 }
 }  // namespace
 
 void register_renderer(Renderer renderer) {
   const std::lock_guard lock(mutex);
-  for (const Renderer& r : renderers())
-    WHIT_USER(r.name != renderer.name, Value, "[renderer] there is a renderer {} already", r.name);
+  for (const Renderer& r : renderers()) WHIT_USER(r.name != renderer.name, Value, "[renderer] there is a renderer {} already", r.name);
   renderers().push_back(std::move(renderer));
 }
 

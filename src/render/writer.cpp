@@ -59,8 +59,8 @@ void Writer::node(const Node* n) {
     case Op::Store: return store(n, access_of(n));
     case Op::Cast:
       for (const DType dt : {n->src()[0]->dtype, n->dtype})
-        WHIT_CHECK(!is_float(dt) || dt >= DType::Float32 || dt == DType::Float16, "CAST of {} to {} has no {} text",
-                   n->src()[0]->dtype, n->dtype, language_);
+        WHIT_CHECK(!is_float(dt) || dt >= DType::Float32 || dt == DType::Float16, "CAST of {} to {} has no {} text", n->src()[0]->dtype, n->dtype,
+                   language_);
       return define(n, cast_text(n->src()[0]->dtype, n->dtype, lanes_of(n), operand(n->src()[0], lanes_of(n))));
     case Op::Bitcast: return bitcast(n);
     case Op::Vec: return define(n, is_splat(n) ? operand(n->src()[0], lanes_of(n)) : vec_text(n));
@@ -77,8 +77,7 @@ void Writer::arithmetic(const Node* n) {
   const DType dt = operand_dtype(n);
   const bool scalar_condition = n->op == Op::Where && lanes_of(n->src()[0]) == 0;
   SmallVec<std::string, 3> operands;
-  for (size_t i = 0; i < n->n_src; ++i)
-    operands.push_back(operand(n->src()[i], scalar_condition && i == 0 ? 0 : lanes_of(n)));
+  for (size_t i = 0; i < n->n_src; ++i) operands.push_back(operand(n->src()[i], scalar_condition && i == 0 ? 0 : lanes_of(n)));
   define(n, apply(must_find_row(n->op, dt, n), n->op, dt, lanes_of(n), operands, scalar_condition));
 }
 
@@ -90,8 +89,7 @@ void Writer::fold(const Node* n) {
   WHIT_CHECK(std::has_single_bit(static_cast<uint64_t>(lanes)), "FOLD of {} lanes", lanes);
   for (; lanes > 1; lanes /= 2) {
     std::string halves[2];
-    for (int64_t half = 0; half < 2; ++half)
-      halves[half] = named(n->dtype, lanes / 2, half_text(n->dtype, lanes, v, half * lanes / 2));
+    for (int64_t half = 0; half < 2; ++half) halves[half] = named(n->dtype, lanes / 2, half_text(n->dtype, lanes, v, half * lanes / 2));
     v = named(n->dtype, lanes / 2, apply(row, op, n->dtype, lanes / 2, halves, false));
   }
   define(n, lane_text(n->dtype, 1, v, 0));

@@ -54,8 +54,7 @@ class Writer {
   /// A name for the value of a text; the text itself where that is a name.
   virtual std::string named(DType dt, int64_t lanes, const std::string& text) = 0;
   /// The text of a row. A WHERE may choose between vectors by a scalar.
-  virtual std::string apply(const TextRow& row, Op op, DType dt, int64_t lanes, std::span<const std::string> operands,
-                            bool scalar_condition) = 0;
+  virtual std::string apply(const TextRow& row, Op op, DType dt, int64_t lanes, std::span<const std::string> operands, bool scalar_condition) = 0;
   virtual void open_loop(const Node* n) = 0;
   virtual void open_if(const Node* n) = 0;
   virtual void close(const Node* opened) = 0;

@@ -27,8 +27,7 @@ void set_key() { key = all_passes().empty() ? 0 : ++n_changes; }
 
 }  // namespace
 
-PassScope::PassScope(PassStage stage, std::string name, PassFn pass)
-    : pass_(std::make_shared<Pass>(Pass{stage, std::move(name), std::move(pass)})) {
+PassScope::PassScope(PassStage stage, std::string name, PassFn pass) : pass_(std::make_shared<Pass>(Pass{stage, std::move(name), std::move(pass)})) {
   const std::lock_guard lock(mutex);
   all_passes().push_back(pass_);
   set_key();
@@ -54,8 +53,8 @@ UOp run_passes(PassStage stage, UOp sink) {
               "[pass {}] expected a SINK of {} sources like the one that it was given", p->name, sink.n_src());
     for (size_t i = 0; i < sink.n_src(); ++i)
       WHIT_USER(out.src(i).dtype() == sink.src(i).dtype() && out.src(i).shape() == sink.src(i).shape(), Type,
-                "[pass {}] value {} became {} of shape {}, it was {} of shape {}", p->name, i, name(out.src(i).dtype()),
-                out.src(i).shape().str(), name(sink.src(i).dtype()), sink.src(i).shape().str());
+                "[pass {}] value {} became {} of shape {}, it was {} of shape {}", p->name, i, name(out.src(i).dtype()), out.src(i).shape().str(),
+                name(sink.src(i).dtype()), sink.src(i).shape().str());
     verify(out, stage == PassStage::Tensor ? Level::Tensor : Level::Kernel, p->name);
     sink = out;
   }

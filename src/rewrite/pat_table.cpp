@@ -20,8 +20,7 @@ const PatNode* run(const PatNode* a, const Node* n, Match& m, uint32_t& bound) {
       if (!is_plain_const(n)) return nullptr;
       break;
     case PatKind::IntLit: return is_plain_const(n) && n->arg.to_int() == a->imm ? a + 1 : nullptr;
-    case PatKind::FloatLit:
-      return is_plain_const(n) && __builtin_bit_cast(int64_t, n->arg.to_double()) == a->imm ? a + 1 : nullptr;
+    case PatKind::FloatLit: return is_plain_const(n) && __builtin_bit_cast(int64_t, n->arg.to_double()) == a->imm ? a + 1 : nullptr;
     case PatKind::Node:
       if (!a->ops.has(n->op)) return nullptr;
       break;
@@ -103,15 +102,12 @@ bool covers(const PatNode* a, const PatNode* b, const PatNode** of_a) {
   switch (a->kind) {
     case PatKind::Any: return true;
     case PatKind::Const:
-    case PatKind::AnyConst:
-      return b->kind == PatKind::IntLit || b->kind == PatKind::FloatLit || b->kind == PatKind::Const ||
-             b->kind == a->kind;
+    case PatKind::AnyConst: return b->kind == PatKind::IntLit || b->kind == PatKind::FloatLit || b->kind == PatKind::Const || b->kind == a->kind;
     case PatKind::IntLit:
     case PatKind::FloatLit: return b->kind == a->kind && b->imm == a->imm;
     case PatKind::Node: break;
   }
-  if (b->kind != PatKind::Node || !a->ops.covers(b->ops) || a->has(PatNode::kAll) || b->has(PatNode::kAll))
-    return false;
+  if (b->kind != PatKind::Node || !a->ops.covers(b->ops) || a->has(PatNode::kAll) || b->has(PatNode::kAll)) return false;
   if (a->has(PatNode::kRest) ? b->n_src < a->n_src : (b->n_src != a->n_src || b->has(PatNode::kRest))) return false;
   const PatNode *next_a = a + 1, *next_b = b + 1;
   for (unsigned s = 0; s < a->n_src; ++s) {
@@ -158,12 +154,7 @@ void PatTable::add(const char* table, const Row& row, bool raw_order) {
       if (!raw_order && has_constant_left(t)) continue;
       ++n_kept;
       const PatNode& root = t.node[0];
-      Entry e{root.ops,
-              OpSet::any(),
-              OpSet::any(),
-              root.dtypes,
-              static_cast<uint32_t>(rows_.size()),
-              static_cast<uint32_t>(code_.size())};
+      Entry e{root.ops, OpSet::any(), OpSet::any(), root.dtypes, static_cast<uint32_t>(rows_.size()), static_cast<uint32_t>(code_.size())};
       OpSet absent;
       absent.add_bit(kNoSrcBit);
       if (root.has(PatNode::kAll)) {
@@ -191,8 +182,7 @@ const PatTable::ShortList& PatTable::short_list(uint32_t key) const {
     list->key = key;
     const unsigned op = key >> 24, op0 = key >> 16 & 255, op1 = key >> 8 & 255, dtype = key & 255;
     for (uint32_t e = 0; e < entries_.size(); ++e)
-      if (entries_[e].ops.has_bit(op) && entries_[e].src0.has_bit(op0) && entries_[e].src1.has_bit(op1) &&
-          (entries_[e].dtypes >> dtype & 1))
+      if (entries_[e].ops.has_bit(op) && entries_[e].src0.has_bit(op0) && entries_[e].src1.has_bit(op1) && (entries_[e].dtypes >> dtype & 1))
         list->entries.push_back(e);
   }
   return *list;

@@ -41,8 +41,7 @@ struct ConstVar {  ///< an int or bool constant; its value is read as int64_t
 struct AnyConstVar {  ///< a constant of any dtype
   uint8_t slot;
 };
-inline constexpr Var x{0, kAnyDType}, y{1, kAnyDType}, z{2, kAnyDType}, u{3, kAnyDType}, v{4, kAnyDType},
-    w{5, kAnyDType};
+inline constexpr Var x{0, kAnyDType}, y{1, kAnyDType}, z{2, kAnyDType}, u{3, kAnyDType}, v{4, kAnyDType}, w{5, kAnyDType};
 inline constexpr Var i{6, kIndex}, j{7, kIndex}, k{8, kIndex};
 inline constexpr Var n{9, kInts}, m{10, kInts};
 inline constexpr Var f{11, kFloats}, g{12, kFloats}, h{13, kFloats};
@@ -135,9 +134,7 @@ constexpr Pat op(OpSet ops, const Pat& a, const Pat& b, const Pat& c) { return n
 
 // Arithmetic keeps the dtype of its operands, so it has the dtypes that both may have.
 constexpr Pat same(Op o, const Pat& a) { return node_of(o, a.node[0].dtypes, {&a}); }
-constexpr Pat same(Op o, const Pat& a, const Pat& b) {
-  return node_of(o, a.node[0].dtypes & b.node[0].dtypes, {&a, &b});
-}
+constexpr Pat same(Op o, const Pat& a, const Pat& b) { return node_of(o, a.node[0].dtypes & b.node[0].dtypes, {&a, &b}); }
 constexpr Pat compare(Op o, const Pat& a, const Pat& b) { return node_of(o, kBool, {&a, &b}); }
 
 constexpr Pat operator+(const Pat& a, const Pat& b) { return same(Op::Add, a, b); }
@@ -174,9 +171,7 @@ constexpr Pat trunc(const Pat& a) { return same(Op::Trunc, a); }
 constexpr Pat mulacc(const Pat& a, const Pat& b, const Pat& c) {
   return node_of(Op::MulAcc, a.node[0].dtypes & b.node[0].dtypes & c.node[0].dtypes, {&a, &b, &c});
 }
-constexpr Pat where(const Pat& c, const Pat& a, const Pat& b) {
-  return node_of(Op::Where, a.node[0].dtypes & b.node[0].dtypes, {&c, &a, &b});
-}
+constexpr Pat where(const Pat& c, const Pat& a, const Pat& b) { return node_of(Op::Where, a.node[0].dtypes & b.node[0].dtypes, {&c, &a, &b}); }
 /// A cast; on the result side to the dtype of the rule's root.
 constexpr Pat cast(const Pat& a) { return node_of(Op::Cast, kAnyDType, {&a}); }
 

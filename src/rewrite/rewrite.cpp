@@ -41,8 +41,7 @@ class MatchStats {
   void print() {
     std::vector<std::pair<std::string, Count>> rows(counts_.begin(), counts_.end());
     std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.time_ns > b.second.time_ns; });
-    for (const auto& [rule, c] : rows)
-      fmt::print(stderr, "{:9} fired {:10.3f} ms  {}\n", c.fired, static_cast<double>(c.time_ns) * 1e-6, rule);
+    for (const auto& [rule, c] : rows) fmt::print(stderr, "{:9} fired {:10.3f} ms  {}\n", c.fired, static_cast<double>(c.time_ns) * 1e-6, rule);
   }
   std::mutex mutex_{};
   std::map<std::string, Count> counts_{};
@@ -107,15 +106,12 @@ struct Rewriter::Impl {
     if (!out) return out;
     recent[n_fired++ % std::size(recent)] = *fired;
     if (rule_limit >= 0 && n_rewrites.fetch_add(1, std::memory_order_relaxed) + 1 == rule_limit)
-      fmt::print(stderr, "rewrite {}: {} in pass '{}' is the last\n", rule_limit, rules.full_name(*fired),
-                 options.name);
+      fmt::print(stderr, "rewrite {}: {} in pass '{}' is the last\n", rule_limit, rules.full_name(*fired), options.name);
     if (!timed) return out;
     const int64_t time_ns = os::now_ns() - start;
     if (track_stats > 0) MatchStats::get().add(rules.full_name(*fired), time_ns);
-    if (track_stats > 2)
-      fmt::print(stderr, "{}: {} {} -> {}\n", options.name, rules.full_name(*fired), name(n->op), name(out.op()));
-    if (current_trace)
-      current_trace->events.push_back({options.name, rules.full_name(*fired), *fired, UOp(n), out, time_ns});
+    if (track_stats > 2) fmt::print(stderr, "{}: {} {} -> {}\n", options.name, rules.full_name(*fired), name(n->op), name(out.op()));
+    if (current_trace) current_trace->events.push_back({options.name, rules.full_name(*fired), *fired, UOp(n), out, time_ns});
     return out;
   }
 
@@ -233,14 +229,11 @@ struct Rewriter::Impl {
   }
 };
 
-Rewriter::Rewriter(const RuleSet& rules, const RewriteOptions& options)
-    : impl_(std::make_unique<Impl>(rules, options)) {}
+Rewriter::Rewriter(const RuleSet& rules, const RewriteOptions& options) : impl_(std::make_unique<Impl>(rules, options)) {}
 Rewriter::~Rewriter() = default;
 UOp Rewriter::operator()(const UOp& root) { return impl_->run(root); }
 
-UOp graph_rewrite(const UOp& root, const RuleSet& rules, const RewriteOptions& options) {
-  return Rewriter(rules, options)(root);
-}
+UOp graph_rewrite(const UOp& root, const RuleSet& rules, const RewriteOptions& options) { return Rewriter(rules, options)(root); }
 
 std::vector<UOp> graph_rewrite(std::span<const UOp> roots, const RuleSet& rules, const RewriteOptions& options) {
   Rewriter rewriter(rules, options);

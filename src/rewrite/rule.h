@@ -66,8 +66,8 @@ constexpr void check_pattern(const Pat& lhs) {
 }  // namespace detail
 
 /// lhs becomes rhs, where `when` holds.
-constexpr Rule rule(const char* name, const Pat& lhs, const Pat& rhs, When when = nullptr,
-                    const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE()) {
+constexpr Rule rule(const char* name, const Pat& lhs, const Pat& rhs, When when = nullptr, const char* file = __builtin_FILE(),
+                    uint32_t line = __builtin_LINE()) {
   detail::check_pattern(lhs);
   detail::check_result(lhs, rhs);
   Rule t{{name, lhs, file, line}};
@@ -76,8 +76,7 @@ constexpr Rule rule(const char* name, const Pat& lhs, const Pat& rhs, When when 
   return t;
 }
 /// lhs becomes what `then` returns. For what a pattern cannot say.
-constexpr Rule rule_fn(const char* name, const Pat& lhs, Then then, const char* file = __builtin_FILE(),
-                       uint32_t line = __builtin_LINE()) {
+constexpr Rule rule_fn(const char* name, const Pat& lhs, Then then, const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE()) {
   detail::check_pattern(lhs);
   Rule t{{name, lhs, file, line}};
   t.then = then;

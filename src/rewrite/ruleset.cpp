@@ -111,8 +111,8 @@ struct RuleSet::Impl {
   }
   void check() const {
     auto fail = [&](const Rule& rule, const char* what, const Rule& other) {
-      raise(ErrorKind::Internal, "[rewrite] rule {}/{} {} {} ({}:{}, {}:{})", name, rule.name, what, other.name,
-            rule.file, rule.line, other.file, other.line);
+      raise(ErrorKind::Internal, "[rewrite] rule {}/{} {} {} ({}:{}, {}:{})", name, rule.name, what, other.name, rule.file, rule.line, other.file,
+            other.line);
     };
     for (size_t b = 0; b < rules.size(); ++b) {
       std::vector<Pat> variants = expand_variants(rules[b]->lhs);
@@ -165,8 +165,7 @@ RuleSet::RuleSet(std::string name, std::vector<Rule> rules) : impl_(std::make_sh
 
 RuleSet operator+(const RuleSet& a, const RuleSet& b) {
   RuleSet sum;
-  sum.impl_ = std::make_shared<RuleSet::Impl>(a.impl_->name == b.impl_->name ? a.impl_->name
-                                                                             : a.impl_->name + "+" + b.impl_->name);
+  sum.impl_ = std::make_shared<RuleSet::Impl>(a.impl_->name == b.impl_->name ? a.impl_->name : a.impl_->name + "+" + b.impl_->name);
   for (const RuleSet* part : {&a, &b}) {
     sum.impl_->parts.push_back(part->impl_);
     for (const Rule* r : part->impl_->rules) sum.impl_->add(*r, part->impl_->set_of.at(r));

@@ -14,13 +14,11 @@ constexpr Var a{3, kNonFloats}, b{4, kNonFloats};   // ints and bools
 constexpr Var s{9, kSizedInts}, t{10, kSizedInts};  // ints that wrap
 constexpr AnyConstVar any_const{kNoSlot};
 
-constexpr OpSet kFoldable{Op::Neg,   Op::Recip, Op::Sqrt,  Op::Exp2,  Op::Log2,     Op::Sin,      Op::Trunc, Op::Cast,
-                          Op::Add,   Op::Mul,   Op::Sub,   Op::Fdiv,  Op::Max,      Op::Min,      Op::Cdiv,  Op::Cmod,
-                          Op::Pow,   Op::And,   Op::Or,    Op::Xor,   Op::FloorDiv, Op::FloorMod, Op::Shl,   Op::Shr,
-                          Op::CmpLt, Op::CmpNe, Op::CmpEq, Op::Where, Op::MulAcc,   Op::Threefry};
-constexpr OpSet kBounded{Op::Add, Op::Mul,   Op::Sub,   Op::Max,   Op::Min,      Op::Cdiv,     Op::Cmod,
-                         Op::Neg, Op::And,   Op::Or,    Op::Xor,   Op::FloorDiv, Op::FloorMod, Op::Shl,
-                         Op::Shr, Op::CmpLt, Op::CmpNe, Op::CmpEq, Op::Where,    Op::Cast,     Op::Variable};
+constexpr OpSet kFoldable{Op::Neg,      Op::Recip,    Op::Sqrt, Op::Exp2, Op::Log2,  Op::Sin,   Op::Trunc, Op::Cast,  Op::Add,    Op::Mul,
+                          Op::Sub,      Op::Fdiv,     Op::Max,  Op::Min,  Op::Cdiv,  Op::Cmod,  Op::Pow,   Op::And,   Op::Or,     Op::Xor,
+                          Op::FloorDiv, Op::FloorMod, Op::Shl,  Op::Shr,  Op::CmpLt, Op::CmpNe, Op::CmpEq, Op::Where, Op::MulAcc, Op::Threefry};
+constexpr OpSet kBounded{Op::Add,      Op::Mul,      Op::Sub, Op::Max, Op::Min,   Op::Cdiv,  Op::Cmod,  Op::Neg,   Op::And,  Op::Or,      Op::Xor,
+                         Op::FloorDiv, Op::FloorMod, Op::Shl, Op::Shr, Op::CmpLt, Op::CmpNe, Op::CmpEq, Op::Where, Op::Cast, Op::Variable};
 
 bool is_power_of_two(const UOp& c) {
   int exponent;
@@ -31,8 +29,7 @@ bool is_power_of_two(const UOp& c) {
 bool ordered(const Node* low, const Node* high) { return low->dtype != DType::UInt64 && low->vmax <= high->vmin; }
 
 constexpr Rule kConstants[] = {
-    rule_fn("fold", all(kFoldable, any_const),
-            [](const Match& at, RuleCtx&) { return fold_op(at.root->op, at.root->dtype, at.root_uop().srcs()); }),
+    rule_fn("fold", all(kFoldable, any_const), [](const Match& at, RuleCtx&) { return fold_op(at.root->op, at.root->dtype, at.root_uop().srcs()); }),
     rule_fn("one-value", rest(op(kBounded)).of(kNonFloats),
             [](const Match& at, RuleCtx&) -> UOp {
               const Node* n = at.root;
@@ -136,7 +133,6 @@ constexpr Rule kFloatRules[] = {
 
 }  // namespace
 
-WHIT_RULE_SET(rules::algebra,
-              RuleSet("algebra", kConstants) + RuleSet("algebra", kIntRules) + RuleSet("algebra", kFloatRules))
+WHIT_RULE_SET(rules::algebra, RuleSet("algebra", kConstants) + RuleSet("algebra", kIntRules) + RuleSet("algebra", kFloatRules))
 
 }  // namespace whit

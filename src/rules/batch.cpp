@@ -38,9 +38,7 @@ UOp repeated(const UOp& x, int64_t n) { return expand(reshape(x, with_front(1, x
 // Source i with the batch axis.
 UOp full(const Row& r, size_t i) { return r.has_axis[i] ? r.src[i] : repeated(r.src[i], r.n); }
 
-UOp same_arg(const Row& r, std::span<const UOp> src) {
-  return UOp::make(r.node.op(), r.node.dtype(), src, r.node.arg());
-}
+UOp same_arg(const Row& r, std::span<const UOp> src) { return UOp::make(r.node.op(), r.node.dtype(), src, r.node.arg()); }
 
 // Scalars stay scalars where they can: they are spread over any shape.
 UOp elementwise(const Row& r) {
@@ -140,8 +138,7 @@ UOp store_row(const Row& r) {
 UOp state_of(const UOp& memory, int64_t n) { return reshape(memory, std::array{n, memory.shape()[0] / n}); }
 UOp after_row(const Row& r) {
   std::vector<UOp> src = r.src;
-  const bool is_memory =
-      src[0].op() == Op::Reshape && (src[0].src(0).op() == Op::Buffer || src[0].src(0).op() == Op::After);
+  const bool is_memory = src[0].op() == Op::Reshape && (src[0].src(0).op() == Op::Buffer || src[0].src(0).op() == Op::After);
   if (is_memory) src[0] = src[0].src(0);
   const UOp state = UOp::make(Op::After, r.node.dtype(), src);
   return is_memory ? state_of(state, r.n) : state;
@@ -224,16 +221,15 @@ UOp tracer(DType dtype, std::span<const int64_t> dims, std::string_view device) 
 }
 
 UOp tracer(const UOp& like) {
-  WHIT_USER(!like.shape().is_symbolic(), NotImplemented,
-            "a transform of a function with a value of shape {}; expected sizes that are numbers", like.shape());
+  WHIT_USER(!like.shape().is_symbolic(), NotImplemented, "a transform of a function with a value of shape {}; expected sizes that are numbers",
+            like.shape());
   return tracer(like.dtype(), like.shape(), device_name(like->device));
 }
 
 void replace_tracer(Replacements& map, const UOp& tracer, const UOp& value) {
   const UOp leaf = tracer.src(0);
   const int64_t n = leaf.shape()[0];
-  map.emplace(leaf.node(), value.shape() == tracer.shape() ? reshape(value, leaf.shape())
-                                                           : reshape(value, std::array{value.shape()[0], n}));
+  map.emplace(leaf.node(), value.shape() == tracer.shape() ? reshape(value, leaf.shape()) : reshape(value, std::array{value.shape()[0], n}));
 }
 
 bool has_tracer(const UOp& graph) {

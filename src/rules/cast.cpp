@@ -30,8 +30,7 @@ constexpr Rule kCastRules[] = {
     rule("cast-to-bool-float", cast(f).of(kBool), ne(f, 0.0)),
     rule("cast-of-where", cast(where(p, d0, d1)), where(p, fold(cast(d0)), fold(cast(d1)))),
     rule("bitcast-same", op(Op::Bitcast, x), x, [](const Match& at) { return at.root->dtype == at.raw(x)->dtype; }),
-    rule("bitcast-bitcast", op(Op::Bitcast, op(Op::Bitcast, x)), x,
-         [](const Match& at) { return at.root->dtype == at.raw(x)->dtype; }),
+    rule("bitcast-bitcast", op(Op::Bitcast, op(Op::Bitcast, x)), x, [](const Match& at) { return at.root->dtype == at.raw(x)->dtype; }),
 };
 
 }  // namespace

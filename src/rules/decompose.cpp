@@ -12,8 +12,7 @@
 namespace whit {
 namespace {
 
-WHIT_RULE_SET(all_tables,
-              rules::decompose_narrow() + rules::decompose_int() + rules::decompose_math() + rules::decompose_trig())
+WHIT_RULE_SET(all_tables, rules::decompose_narrow() + rules::decompose_int() + rules::decompose_math() + rules::decompose_trig())
 
 DType strong(DType dt) { return dt == DType::WeakInt ? DType::Int64 : dt == DType::WeakFloat ? DType::Float64 : dt; }
 
@@ -84,13 +83,10 @@ class ListRewriter {
     scopes_.pop_back();
   }
   // INDEX stands where it is used; everything else that is computed needs a place.
-  static bool needs_place(const Node* n) {
-    return is_elementwise(n->op) || n->op == Op::Vec || n->op == Op::Lane || n->op == Op::Fold;
-  }
+  static bool needs_place(const Node* n) { return is_elementwise(n->op) || n->op == Op::Vec || n->op == Op::Lane || n->op == Op::Fold; }
   void list_below(const UOp& made) {
     const auto is_new = [&](const Node* n) { return n == made.node() || !listed_.contains(n); };
-    for (const Node* n :
-         post_order(std::span(&made, 1), [&](const Node* m) { return std::pair(0u, is_new(m) ? m->n_src : 0u); }))
+    for (const Node* n : post_order(std::span(&made, 1), [&](const Node* m) { return std::pair(0u, is_new(m) ? m->n_src : 0u); }))
       if (n != made.node() && is_new(n) && needs_place(n)) out_.emplace_back(n);
   }
 

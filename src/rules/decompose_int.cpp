@@ -56,10 +56,8 @@ UOp lower_int_pow(const Match& at, RuleCtx& cx) {
   const UOp one = constant(dt, 1), zero = zero_of(base);
   int n_bits = std::min(info(dt).bits, 64) - (is_unsigned(dt) ? 0 : 1);
   if (dt != DType::UInt64 || exponent.is_const())
-    n_bits = std::min(n_bits,
-                      static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(exponent.vmax(), 0)))));
-  if (dt == DType::UInt64 && exponent.is_const())
-    n_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(const_int(exponent))));
+    n_bits = std::min(n_bits, static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(exponent.vmax(), 0)))));
+  if (dt == DType::UInt64 && exponent.is_const()) n_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(const_int(exponent))));
   UOp power = base, result = one;
   for (int b = 0; b < n_bits; ++b) {
     const UOp bit_of = alu(Op::Shr, {exponent, constant(dt, b)}) & one;

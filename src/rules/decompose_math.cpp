@@ -43,17 +43,14 @@ UOp scale(const Format& fmt, const UOp& a, const UOp& n_int) {
 }
 
 // 2^x = 2^n (1 + t q(t)), |t| <= 1/2. Errors of 1 + t q(t): 2^-27.9, 2^-55.6.
-constexpr double kExp2F32[] = {0x1.62e43p-1,  0x1.ebfbdcp-3,  0x1.c6af88p-5,
-                               0x1.3b2e0cp-7, 0x1.5f03dap-10, 0x1.414ed4p-13};
-constexpr double kExp2F64[] = {0x1.62e42fefa39efp-1,  0x1.ebfbdff82c5a1p-3,  0x1.c6b08d704a046p-5,
-                               0x1.3b2ab6fba0791p-7,  0x1.5d87fe78c374cp-10, 0x1.4309130dc56eep-13,
-                               0x1.ffcbfbc7c47d1p-17, 0x1.62bfc9f589641p-20, 0x1.b52652e678ef6p-24,
-                               0x1.e617b47640327p-28, 0x1.e7c6c3e757fedp-32};
+constexpr double kExp2F32[] = {0x1.62e43p-1, 0x1.ebfbdcp-3, 0x1.c6af88p-5, 0x1.3b2e0cp-7, 0x1.5f03dap-10, 0x1.414ed4p-13};
+constexpr double kExp2F64[] = {0x1.62e42fefa39efp-1,  0x1.ebfbdff82c5a1p-3,  0x1.c6b08d704a046p-5,  0x1.3b2ab6fba0791p-7,
+                               0x1.5d87fe78c374cp-10, 0x1.4309130dc56eep-13, 0x1.ffcbfbc7c47d1p-17, 0x1.62bfc9f589641p-20,
+                               0x1.b52652e678ef6p-24, 0x1.e617b47640327p-28, 0x1.e7c6c3e757fedp-32};
 // e^t = 1 + t + t^2 q(t), |t| <= ln(2)/2. Errors: 2^-28, 2^-56.4.
 constexpr double kExpF32[] = {0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558f2p-5, 0x1.1239e2p-7, 0x1.6a2434p-10};
-constexpr double kExpF64[] = {
-    0x1.000000000000ap-1,  0x1.55555555554fap-3,  0x1.555555555087dp-5,  0x1.1111111127befp-7,  0x1.6c16c18429e42p-10,
-    0x1.a01a012a533edp-13, 0x1.a0199a0cdab44p-16, 0x1.71df255ea59bdp-19, 0x1.28ad7268ca8b5p-22, 0x1.ad7f57fb72f8ap-26};
+constexpr double kExpF64[] = {0x1.000000000000ap-1,  0x1.55555555554fap-3,  0x1.555555555087dp-5,  0x1.1111111127befp-7,  0x1.6c16c18429e42p-10,
+                              0x1.a01a012a533edp-13, 0x1.a0199a0cdab44p-16, 0x1.71df255ea59bdp-19, 0x1.28ad7268ca8b5p-22, 0x1.ad7f57fb72f8ap-26};
 
 UOp exp2_of(const Format& fmt, const UOp& arg) {
   const bool is_f32 = fmt.dtype == DType::Float32;
@@ -96,8 +93,7 @@ UOp log2_of(const Format& fmt, const UOp& arg) {
   const UOp a = where(tiny, arg * const_like(arg, std::ldexp(1.0, fmt.n_mantissa)), arg);
   // a = 2^n (1 + t), by the distance of a's bits to those of sqrt(1/2).
   const UOp bits = to_bits(a, fmt.ints);
-  const UOp n_int =
-      shr(bits - constant(fmt.ints, is_f32 ? int64_t{0x3F3504F3} : int64_t{0x3FE6A09E667F3BCD}), fmt.n_mantissa);
+  const UOp n_int = shr(bits - constant(fmt.ints, is_f32 ? int64_t{0x3F3504F3} : int64_t{0x3FE6A09E667F3BCD}), fmt.n_mantissa);
   const UOp t = to_bits(bits - shl(n_int, fmt.n_mantissa), fmt.dtype) - one;
   const UOp n_float = cast(n_int, fmt.dtype) - where(tiny, const_like(arg, fmt.n_mantissa), zero);
   // high + low = log2(1 + t), |high| <= 1/2
@@ -146,9 +142,7 @@ UOp pow_f32(const UOp& base, const UOp& power) {
   return cast(value, DType::Float32);
 }
 
-const Format* format_of(DType dtype) {
-  return dtype == DType::Float32 ? &kF32 : dtype == DType::Float64 ? &kF64 : nullptr;
-}
+const Format* format_of(DType dtype) { return dtype == DType::Float32 ? &kF32 : dtype == DType::Float64 ? &kF64 : nullptr; }
 UOp lower_exp(const Match& at, RuleCtx& cx) {
   const Format* const fmt = format_of(at.root->dtype);
   if (!fmt || has_op(at, cx)) return {};
@@ -171,9 +165,7 @@ template <UOp (*make)(const Format&, const UOp&)> UOp lower(const Match& at, Rul
   const Format* const fmt = format_of(at.root->dtype);
   return !fmt || has_op(at, cx) ? UOp() : make(*fmt, at[f]);
 }
-UOp lower_pow(const Match& at, RuleCtx& cx) {
-  return at.root->dtype != DType::Float32 || has_op(at, cx) ? UOp() : pow_f32(at[f], at[g]);
-}
+UOp lower_pow(const Match& at, RuleCtx& cx) { return at.root->dtype != DType::Float32 || has_op(at, cx) ? UOp() : pow_f32(at[f], at[g]); }
 
 constexpr Rule kRules[] = {
     rule_fn("logistic", recip(bind(g, exp2(f* d0)) + 1.0), lower_logistic).grows("it is more accurate"),

@@ -77,8 +77,7 @@ UOp encode(const UOp& a, DType dt) {
   const UOp bits = to_bits(a, kU32), size = mask(bits, 0x7FFFFFFF);
   // Normal: drop bits, to nearest even, and move the exponent.
   const UOp odd = mask(shr(size, drop), 1);
-  const UOp normal = shr(size + number((int64_t{1} << (drop - 1)) - 1) + odd, drop) -
-                     number(int64_t{127 - fmt.bias} << fmt.n_mantissa);
+  const UOp normal = shr(size + number((int64_t{1} << (drop - 1)) - 1) + odd, drop) - number(int64_t{127 - fmt.bias} << fmt.n_mantissa);
   // Subnormal: adding this makes the FPU round to the quantum; the low bits count the quanta.
   const double magic = std::ldexp(1.0, 23 + least_exponent - fmt.n_mantissa);
   const int64_t magic_bits = int64_t{127 + 23 + least_exponent - fmt.n_mantissa} << 23;
@@ -110,8 +109,7 @@ UOp squeeze(const UOp& a) {
   const UOp sticky = where(unequal(mask(a, 0xFFFF), constant(dt, 0)), constant(dt, 0x8000), constant(dt, 0));
   const UOp squeezed = mask(a, ~int64_t{0xFFFF}) | sticky;
   const UOp top = alu(Op::Shr, {a, constant(dt, 40)});
-  const UOp is_small =
-      dt == DType::UInt64 ? equal(top, constant(dt, 0)) : (equal(top, constant(dt, 0)) | equal(top, constant(dt, -1)));
+  const UOp is_small = dt == DType::UInt64 ? equal(top, constant(dt, 0)) : (equal(top, constant(dt, 0)) | equal(top, constant(dt, -1)));
   return where(is_small, a, squeezed);
 }
 

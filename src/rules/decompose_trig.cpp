@@ -21,12 +21,11 @@ UOp word(uint64_t v) { return constant(kU32, static_cast<int64_t>(v)); }
 UOp wide(uint64_t v) { return constant(kU64, static_cast<int64_t>(v)); }
 
 // The bits of 2/pi after the point.
-constexpr uint32_t kTwoOverPi[] = {0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB,
-                                   0xDEBBC561, 0xB7246E3A, 0x424DD2E0, 0x06492EEA, 0x09D1921C, 0xFE1DEB1C, 0xB129A73E,
-                                   0xE88235F5, 0x2EBB4484, 0xE99C7026, 0xB45F7E41, 0x3991D639, 0x835339F4, 0x9C845F8B,
-                                   0xBDF9283B, 0x1FF897FF, 0xDE05980F, 0xEF2F118B, 0x5A0A6D1F, 0x6D367ECF, 0x27CB09B7,
-                                   0x4F463F66, 0x9E5FEA2D, 0x7527BAC7, 0xEBE5F17B, 0x3D0739F7, 0x8A5292EA, 0x6BFB5FB1,
-                                   0x1F8D5D08, 0x56033046};
+constexpr uint32_t kTwoOverPi[] = {0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561,
+                                   0xB7246E3A, 0x424DD2E0, 0x06492EEA, 0x09D1921C, 0xFE1DEB1C, 0xB129A73E, 0xE88235F5, 0x2EBB4484,
+                                   0xE99C7026, 0xB45F7E41, 0x3991D639, 0x835339F4, 0x9C845F8B, 0xBDF9283B, 0x1FF897FF, 0xDE05980F,
+                                   0xEF2F118B, 0x5A0A6D1F, 0x6D367ECF, 0x27CB09B7, 0x4F463F66, 0x9E5FEA2D, 0x7527BAC7, 0xEBE5F17B,
+                                   0x3D0739F7, 0x8A5292EA, 0x6BFB5FB1, 0x1F8D5D08, 0x56033046};
 
 // The 32-bit words of 2/pi (after n_zeros words of 0) from bit `start` on.
 std::vector<UOp> window_of(const UOp& start, size_t n_zeros, size_t n_words, int n_levels) {
@@ -92,9 +91,7 @@ Quadrant reduce_f64(const UOp& bits, const UOp& exponent) {
   const UOp negative = lt(to_bits(rest, DType::Int64), constant(DType::Int64, 0));
   const UOp flip = where(negative, wide(~uint64_t{0}), wide(0));
   const UOp size = rest ^ flip, below = limb[3] ^ mask(flip, 0xFFFFFFFF);
-  const auto number = [](const UOp& limb_of, double unit) {
-    return cast(to_bits(limb_of, DType::Int64), kF64) * constant(kF64, unit);
-  };
+  const auto number = [](const UOp& limb_of, double unit) { return cast(to_bits(limb_of, DType::Int64), kF64) * constant(kF64, unit); };
   const UOp a = number(shr(size, 32), 0x1p32), b = number(mask(size, 0xFFFFFFFF), 1), c = number(below, 0x1p-32);
   const UOp ab = a + b, ab_low = b - (ab - a);
   const UOp sum = ab + c, sum_low = (c - (sum - ab)) + ab_low;
@@ -108,10 +105,8 @@ Quadrant reduce_f64(const UOp& bits, const UOp& exponent) {
 }
 
 // sin t = t + t^3 s(t^2), cos t = 1 + t^2 c(t^2), |t| <= pi/4. Errors: 2^-37, 2^-43.
-constexpr double kSinF32[] = {-0x1.5555554cb91fap-3, 0x1.11110895b5601p-7, -0x1.a00f9d2b4eb67p-13,
-                              0x1.6cd83a797019cp-19};
-constexpr double kCosF32[] = {-0x1.ffffffffebf97p-2, 0x1.55555546f2c20p-5, -0x1.6c16b3ff46beep-10,
-                              0x1.a00f10f77ad5cp-16, -0x1.23d7e76f58425p-22};
+constexpr double kSinF32[] = {-0x1.5555554cb91fap-3, 0x1.11110895b5601p-7, -0x1.a00f9d2b4eb67p-13, 0x1.6cd83a797019cp-19};
+constexpr double kCosF32[] = {-0x1.ffffffffebf97p-2, 0x1.55555546f2c20p-5, -0x1.6c16b3ff46beep-10, 0x1.a00f10f77ad5cp-16, -0x1.23d7e76f58425p-22};
 // The same with cos t = 1 - t^2/2 + t^4 c(t^2). Errors: 2^-57, 2^-60.
 constexpr double kSinF64[] = {-0x1.5555555555549p-3, 0x1.111111110f87ap-7,   -0x1.a01a019c118eep-13,
                               0x1.71de3577aec68p-19, -0x1.ae5e66351b73cp-26, 0x1.5d92ff8c0f24cp-33};

@@ -113,8 +113,7 @@ WHIT_RULE_SET(plain_rules, rules::algebra() + rules::index() + rules::cast() + R
 // Divisions weigh more than other nodes.
 int64_t cost(const UOp& u) {
   int64_t total = 0;
-  for (const Node* n : toposort(u, enter_open))
-    total += n->op == Op::FloorDiv || n->op == Op::FloorMod ? 8 : n->op == Op::Const ? 0 : 1;
+  for (const Node* n : toposort(u, enter_open)) total += n->op == Op::FloorDiv || n->op == Op::FloorMod ? 8 : n->op == Op::Const ? 0 : 1;
   return total;
 }
 

@@ -208,21 +208,17 @@ constexpr Row kRows[] = {
     {Op::Trunc, [](const UOp& n, const UOp&) -> Grads { return {num(n, 0.0)}; }},
     {Op::Cast, [](const UOp& n, const UOp& g) -> Grads { return {cast(g, n.src(0).dtype())}; }},
     {Op::Contiguous, [](const UOp&, const UOp& g) -> Grads { return {g}; }},
-    {Op::ContiguousBackward,
-     [](const UOp&, const UOp& g) -> Grads { return {UOp::make(Op::Contiguous, g.dtype(), {g})}; }},
+    {Op::ContiguousBackward, [](const UOp&, const UOp& g) -> Grads { return {UOp::make(Op::Contiguous, g.dtype(), {g})}; }},
     {Op::Copy, copy_row},
     {Op::Where, where_row},
     {Op::MulAcc, [](const UOp& n, const UOp& g) -> Grads { return {times(g, n.src(1)), times(g, n.src(0)), g}; }},
     {Op::Max, max_row},
     {Op::Min, min_row},
     {Op::Pow, pow_row},
-    {Op::FloorMod,
-     [](const UOp& n, const UOp& g) -> Grads { return {g, -times(g, floor_of(divided(n.src(0), n.src(1))))}; }},
-    {Op::Cmod,
-     [](const UOp& n, const UOp& g) -> Grads { return {g, -times(g, alu(Op::Trunc, {divided(n.src(0), n.src(1))}))}; }},
+    {Op::FloorMod, [](const UOp& n, const UOp& g) -> Grads { return {g, -times(g, floor_of(divided(n.src(0), n.src(1))))}; }},
+    {Op::Cmod, [](const UOp& n, const UOp& g) -> Grads { return {g, -times(g, alu(Op::Trunc, {divided(n.src(0), n.src(1))}))}; }},
     {Op::Reduce, reduce_row},
-    {OpSet{Op::Reshape, Op::Expand, Op::Permute, Op::Pad, Op::Shrink, Op::Flip, Op::Window, Op::Unwindow, Op::Shard,
-           Op::Unshard},
+    {OpSet{Op::Reshape, Op::Expand, Op::Permute, Op::Pad, Op::Shrink, Op::Flip, Op::Window, Op::Unwindow, Op::Shard, Op::Unshard},
      [](const UOp& n, const UOp& g) -> Grads { return {transpose_movement(n, g)}; }},
     {Op::Stack, stack_row},
     {Op::Gather, gather_row},
@@ -303,9 +299,7 @@ UOp transpose_movement(const UOp& n, const UOp& g) {
     case Op::Flip: return flip(g, n.arg().as_ints());
     case Op::Shard: return unshard(g, n.arg().int_at(0), n.arg().int_at(1));
     case Op::Unshard: return shard(on_each(g, n->device), n.arg().int_at(0), n.arg().int_at(1));
-    case Op::Window:
-      return unwindow(g, n.arg().int_at(0), in[static_cast<size_t>(n.arg().int_at(0))], n.arg().int_at(2),
-                      n.arg().int_at(3));
+    case Op::Window: return unwindow(g, n.arg().int_at(0), in[static_cast<size_t>(n.arg().int_at(0))], n.arg().int_at(2), n.arg().int_at(3));
     case Op::Unwindow: return window(g, n.arg().int_at(0), in.back(), n.arg().int_at(2), n.arg().int_at(3));
     default: raise(ErrorKind::Internal, "{} is no movement with one source", n.op());
   }
@@ -319,8 +313,7 @@ UOp transpose_chain(const UOp& chain, const UOp& base, UOp grad) {
 namespace {
 
 // Gradients of the arguments of a CALL, by a CALL of the body's gradient.
-std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_t, UOp>& out_grads,
-                                const std::vector<bool>& wanted) {
+std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_t, UOp>& out_grads, const std::vector<bool>& wanted) {
   const UOp body = call.src(0);
   const size_t n_args = call.n_src() - 1;
   if (call.arg().is_int()) {
@@ -395,10 +388,8 @@ std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grad
     const UOp g = *sum;
     if (n->op == Op::GetTuple) {
       const UOp from = node.src(0);
-      if (from.op() == Op::Tuple)
-        give(from.src(static_cast<size_t>(n->arg.as_int())).node(), g);
-      else
-        add_to(tuple_sums[from.node()][n->arg.as_int()], g);
+      if (from.op() == Op::Tuple) give(from.src(static_cast<size_t>(n->arg.as_int())).node(), g);
+      else add_to(tuple_sums[from.node()][n->arg.as_int()], g);
       continue;
     }
     const std::vector<UOp> gs = source_gradients(node, g);

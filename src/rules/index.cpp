@@ -17,25 +17,17 @@ constexpr Rule kIndexRules[] = {
     rule("mod-self", floor_mod(i, i), 0),
     rule("div-of-product", floor_div(comm(i* j), j), i, [](const Match& at) { return positive(at.raw(j)); }),
     rule("mod-of-product", floor_mod(comm(i* j), j), 0, [](const Match& at) { return positive(at.raw(j)); }),
-    rule("div-below", floor_div(i, j), 0,
-         [](const Match& at) { return not_negative(at.raw(i)) && at.raw(i)->vmax < at.raw(j)->vmin; }),
-    rule("mod-below", floor_mod(i, j), i,
-         [](const Match& at) { return not_negative(at.raw(i)) && at.raw(i)->vmax < at.raw(j)->vmin; }),
-    rule("trunc-div-positive", trunc_div(i, j), floor_div(i, j),
-         [](const Match& at) { return not_negative(at.raw(i)) && positive(at.raw(j)); }),
-    rule("trunc-mod-positive", trunc_mod(i, j), floor_mod(i, j),
-         [](const Match& at) { return not_negative(at.raw(i)) && positive(at.raw(j)); }),
-    rule_fn("sum", op({Op::Add, Op::Sub}, i, j).of(kIndex),
-            [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); })
+    rule("div-below", floor_div(i, j), 0, [](const Match& at) { return not_negative(at.raw(i)) && at.raw(i)->vmax < at.raw(j)->vmin; }),
+    rule("mod-below", floor_mod(i, j), i, [](const Match& at) { return not_negative(at.raw(i)) && at.raw(i)->vmax < at.raw(j)->vmin; }),
+    rule("trunc-div-positive", trunc_div(i, j), floor_div(i, j), [](const Match& at) { return not_negative(at.raw(i)) && positive(at.raw(j)); }),
+    rule("trunc-mod-positive", trunc_mod(i, j), floor_mod(i, j), [](const Match& at) { return not_negative(at.raw(i)) && positive(at.raw(j)); }),
+    rule_fn("sum", op({Op::Add, Op::Sub}, i, j).of(kIndex), [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); })
         .grows("a - b is a + b*-1: equal sums have one form"),
     rule_fn("negated", -i, [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }).grows("as sum"),
-    rule_fn("product", op(Op::Mul, i, c0).of(kIndex),
-            [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); })
-        .grows("as sum"),
+    rule_fn("product", op(Op::Mul, i, c0).of(kIndex), [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }).grows("as sum"),
     rule_fn("div", floor_div(i, c0), [](const Match& at, RuleCtx&) { return linear_div(at[i], at[c0]); })
         .grows("a quotient is split off a sum, so that it can join others"),
-    rule_fn("mod", floor_mod(i, c0), [](const Match& at, RuleCtx&) { return linear_mod(at[i], at[c0]); })
-        .grows("a negative divisor goes"),
+    rule_fn("mod", floor_mod(i, c0), [](const Match& at, RuleCtx&) { return linear_mod(at[i], at[c0]); }).grows("a negative divisor goes"),
     rule_fn("compare", op({Op::CmpLt, Op::CmpEq, Op::CmpNe}, i, j),
             [](const Match& at, RuleCtx&) { return linear_compare(at.root->op, at[i], at[j]); })
         .grows("no negative factors: equal conditions have one form"),

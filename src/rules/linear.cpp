@@ -22,10 +22,8 @@ int64_t gcd_of(const Linear& l, int64_t c) {
 
 void split_multiples(const Linear& l, int64_t d, Linear* divisible, Linear* rest) {
   for (const auto& t : l.terms) {
-    if (t.factor % d == 0)
-      divisible->terms.push_back({t.node, t.factor / d});
-    else
-      rest->terms.push_back(t);
+    if (t.factor % d == 0) divisible->terms.push_back({t.node, t.factor / d});
+    else rest->terms.push_back(t);
   }
   rest->constant = l.constant;
 }
@@ -51,8 +49,7 @@ bool comes_before(const UOp& a, const UOp& b) {
   }
   if (outer.size() != other.size()) return outer.size() < other.size();
   if (a.op() != b.op()) return a.op() < b.op();
-  if (a.op() == Op::Variable && a.arg().at(0).as_str() != b.arg().at(0).as_str())
-    return a.arg().at(0).as_str() < b.arg().at(0).as_str();
+  if (a.op() == Op::Variable && a.arg().at(0).as_str() != b.arg().at(0).as_str()) return a.arg().at(0).as_str() < b.arg().at(0).as_str();
   return a.key() < b.key();
 }
 
@@ -156,9 +153,7 @@ bool contains(const Linear& l, const Linear& part, int64_t factor) {
   return true;
 }
 
-bool has_const_divisor(const UOp& u, Op op) {
-  return u.op() == op && is_int_const(u.src(1)) && const_int(u.src(1)) > 1;
-}
+bool has_const_divisor(const UOp& u, Op op) { return u.op() == op && is_int_const(u.src(1)) && const_int(u.src(1)) > 1; }
 
 // One step of putting quotients and remainders together again. True when l changed.
 bool recombine(Linear& l) {
@@ -215,10 +210,8 @@ bool recombine(Linear& l) {
 UOp compare_with_zero(Op op, const Linear& d) {
   Linear left, right;
   for (const auto& t : d.terms) {
-    if (t.factor > 0)
-      left.terms.push_back(t);
-    else
-      right.terms.push_back({t.node, -t.factor});
+    if (t.factor > 0) left.terms.push_back(t);
+    else right.terms.push_back({t.node, -t.factor});
   }
   if (right.terms.empty() || !left.terms.empty()) {
     right.constant = -d.constant;
@@ -235,9 +228,7 @@ UOp compare_with_zero(Op op, const Linear& d) {
 }  // namespace
 
 // INT64_MIN counts as too large: it has no negative.
-void Linear::add_constant(int64_t value) {
-  ok &= !__builtin_add_overflow(constant, value, &constant) && constant != INT64_MIN;
-}
+void Linear::add_constant(int64_t value) { ok &= !__builtin_add_overflow(constant, value, &constant) && constant != INT64_MIN; }
 
 void Linear::add(const UOp& node, int64_t factor) {
   if (factor == 0) return;
@@ -280,8 +271,7 @@ std::optional<Linear::Bounds> Linear::bounds() const {
   __int128 lo = constant, hi = constant;
   for (const Term& t : terms) {
     if (!is_finite(t.node)) return {};
-    const __int128 a = static_cast<__int128>(t.node.vmin()) * t.factor,
-                   b = static_cast<__int128>(t.node.vmax()) * t.factor;
+    const __int128 a = static_cast<__int128>(t.node.vmin()) * t.factor, b = static_cast<__int128>(t.node.vmax()) * t.factor;
     lo += std::min(a, b);
     hi += std::max(a, b);
   }
@@ -344,8 +334,7 @@ UOp linear_div(const UOp& x, int64_t c) {
     const UOp minus = c == INT64_MIN ? UOp() : negated(x);
     return minus ? linear_div(minus, -c) : UOp();
   }
-  if (is_finite(x) && floor_quotient(x.vmin(), c) == floor_quotient(x.vmax(), c))
-    return idx(floor_quotient(x.vmin(), c));
+  if (is_finite(x) && floor_quotient(x.vmin(), c) == floor_quotient(x.vmax(), c)) return idx(floor_quotient(x.vmin(), c));
   if (x.op() == Op::FloorDiv && is_int_const(x.src(1)) && const_int(x.src(1)) > 0) {
     int64_t both;
     if (__builtin_mul_overflow(const_int(x.src(1)), c, &both)) return {};
@@ -424,8 +413,7 @@ UOp linear_compare(Op op, const UOp& a, const UOp& b) {
     d = scaled_down(d, g);
     // The first term is positive.
     SmallVec<Linear::Term, 8> order(d.terms);
-    const auto first =
-        std::ranges::min_element(order, [](const auto& s, const auto& t) { return comes_before(s.node, t.node); });
+    const auto first = std::ranges::min_element(order, [](const auto& s, const auto& t) { return comes_before(s.node, t.node); });
     if (first->factor < 0) d = negative(d);
     return d.ok ? compare_with_zero(op, d) : UOp();
   }
@@ -436,8 +424,7 @@ UOp linear_compare(Op op, const UOp& a, const UOp& b) {
   for (bool again = true; again;) {
     again = false;
     // x // c < limit is x < limit * c; -(x // c) < limit is -x < (limit - 1) * c + 1
-    if (d.terms.size() == 1 && has_const_divisor(d.terms[0].node, Op::FloorDiv) &&
-        (d.terms[0].factor == 1 || d.terms[0].factor == -1)) {
+    if (d.terms.size() == 1 && has_const_divisor(d.terms[0].node, Op::FloorDiv) && (d.terms[0].factor == 1 || d.terms[0].factor == -1)) {
       const bool minus = d.terms[0].factor == -1;
       const int64_t c = const_int(d.terms[0].node.src(1));
       int64_t scaled;
@@ -465,8 +452,8 @@ UOp linear_compare(Op op, const UOp& a, const UOp& b) {
       small.constant = 0;
       const auto r = small.bounds();
       int64_t from_lo, from_hi;
-      if (!r || small.terms.empty() || __builtin_sub_overflow(limit, r->lo, &from_lo) ||
-          __builtin_sub_overflow(limit, r->hi, &from_hi) || ceil_quotient(from_lo, e) != ceil_quotient(from_hi, e))
+      if (!r || small.terms.empty() || __builtin_sub_overflow(limit, r->lo, &from_lo) || __builtin_sub_overflow(limit, r->hi, &from_hi) ||
+          ceil_quotient(from_lo, e) != ceil_quotient(from_hi, e))
         continue;
       limit = ceil_quotient(from_lo, e);
       d = big;

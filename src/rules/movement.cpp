@@ -71,8 +71,7 @@ UOp window_is_reshape(const Match& at, RuleCtx&) {
   Dims split = dims_of(in);
   split[axis] = n_in / size;
   split.insert(split.begin() + axis + 1, size);
-  return permute(reshape(cut(at[x], axis, 0, n_in / size * size), split),
-                 moved_axis(split.size(), axis + 1, in.size()));
+  return permute(reshape(cut(at[x], axis, 0, n_in / size * size), split), moved_axis(split.size(), axis + 1, in.size()));
 }
 
 // The other way round: each element of the result has exactly one source.
@@ -105,21 +104,17 @@ UOp unspread(const Match& at, RuleCtx&) {
   return changed && shaped ? UOp::make(n->op, n->dtype, src, n->arg) : UOp();
 }
 
-constexpr OpSet kSpreadUsers{Op::Add,   Op::Mul,   Op::Sub,   Op::Fdiv, Op::Max, Op::Min,      Op::Cdiv,
-                             Op::Cmod,  Op::Pow,   Op::And,   Op::Or,   Op::Xor, Op::FloorDiv, Op::FloorMod,
-                             Op::CmpLt, Op::CmpNe, Op::CmpEq, Op::Shl,  Op::Shr, Op::Where};
+constexpr OpSet kSpreadUsers{Op::Add, Op::Mul, Op::Sub,      Op::Fdiv,     Op::Max,   Op::Min,   Op::Cdiv,  Op::Cmod, Op::Pow, Op::And,
+                             Op::Or,  Op::Xor, Op::FloorDiv, Op::FloorMod, Op::CmpLt, Op::CmpNe, Op::CmpEq, Op::Shl,  Op::Shr, Op::Where};
 
 constexpr Rule kMovement[] = {
     rule("reshape-same", op(Op::Reshape, x), x, same_shape),
-    rule_fn("reshape-reshape", op(Op::Reshape, op(Op::Reshape, x)),
-            [](const Match& at, RuleCtx&) { return reshape(at[x], at.root->shape); }),
+    rule_fn("reshape-reshape", op(Op::Reshape, op(Op::Reshape, x)), [](const Match& at, RuleCtx&) { return reshape(at[x], at.root->shape); }),
     rule("expand-same", op(Op::Expand, x), x, same_shape),
-    rule_fn("expand-expand", op(Op::Expand, op(Op::Expand, x)),
-            [](const Match& at, RuleCtx&) { return expand(at[x], at.root->shape); }),
+    rule_fn("expand-expand", op(Op::Expand, op(Op::Expand, x)), [](const Match& at, RuleCtx&) { return expand(at[x], at.root->shape); }),
     rule_fn("permute-permute", op(Op::Permute, op(Op::Permute, x)),
             [](const Match& at, RuleCtx&) { return permute(UOp(source(at)), numbers(at.root)); }),
-    rule_fn("permute-same", op(Op::Permute, x),
-            [](const Match& at, RuleCtx&) { return permute(at[x], numbers(at.root)); }),
+    rule_fn("permute-same", op(Op::Permute, x), [](const Match& at, RuleCtx&) { return permute(at[x], numbers(at.root)); }),
     rule_fn("permute-ones", op(Op::Permute, x),
             [](const Match& at, RuleCtx&) -> UOp {
               // Only axes of size 1 change their place.
@@ -143,11 +138,9 @@ constexpr Rule kMovement[] = {
            return true;
          }),
     rule_fn("flip-flip", op(Op::Flip, op(Op::Flip, x)), join_flips),
-    rule_fn("window-touching", op(Op::Window, x), window_is_reshape)
-        .grows("a RESHAPE has no index arithmetic of its own"),
+    rule_fn("window-touching", op(Op::Window, x), window_is_reshape).grows("a RESHAPE has no index arithmetic of its own"),
     rule_fn("unwindow-touching", op(Op::Unwindow, x), unwindow_is_reshape).grows("as window-touching"),
-    rule_fn("move-constant", op({Op::Permute, Op::Shrink, Op::Flip, Op::Window}, op(Op::Expand, op(Op::Reshape, d0))),
-            move_constant)
+    rule_fn("move-constant", op({Op::Permute, Op::Shrink, Op::Flip, Op::Window}, op(Op::Expand, op(Op::Reshape, d0))), move_constant)
         .grows("the constant stays at the bottom of the chain"),
     rule_fn("reshape-constant", op(Op::Reshape, op(Op::Expand, op(Op::Reshape, d0))), move_constant),
     rule_fn("unspread", rest(op(kSpreadUsers)), unspread),

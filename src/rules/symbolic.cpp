@@ -30,10 +30,8 @@ UOp drop_unused_loops(const Match& at, RuleCtx&) {
   int64_t n_times = 1;
   for (uint32_t s = 1; s < n->n_src; ++s) {
     const UOp loop(n->src_begin()[s]);
-    if (loop.op() != Op::Range || inner.depends_on(loop) || range_size(loop.node()) < 1)
-      loops.push_back(loop);
-    else if (__builtin_mul_overflow(n_times, range_size(loop.node()), &n_times))
-      return {};
+    if (loop.op() != Op::Range || inner.depends_on(loop) || range_size(loop.node()) < 1) loops.push_back(loop);
+    else if (__builtin_mul_overflow(n_times, range_size(loop.node()), &n_times)) return {};
   }
   if (loops.size() + 1 == n->n_src) return {};
   return reduce(is_sum ? inner * n_times : inner, monoid, loops);

@@ -14,8 +14,7 @@ void* Allocator::alloc(int64_t n_bytes, const BufferSpec& spec) {
   WHIT_USER(n_bytes > 0, Value, "[alloc] {} bytes on {}: expected a positive size", n_bytes, device_.name());
   if (spec.external_ptr) return spec.external_ptr;
   void* const handle = take(n_bytes, spec);
-  WHIT_USER(handle, Memory, "Allocation of {} failed on {}. Used: {}", format_bytes(n_bytes), device_.name(),
-            format_bytes(device_.mem_used.load()));
+  WHIT_USER(handle, Memory, "Allocation of {} failed on {}. Used: {}", format_bytes(n_bytes), device_.name(), format_bytes(device_.mem_used.load()));
   device_.mem_used.fetch_add(n_bytes, std::memory_order_relaxed);
   if (flag::DEBUG() >= 7) log_line(fmt::format("{}: allocate {}", device_.name(), format_bytes(n_bytes)));
   return handle;

@@ -27,8 +27,7 @@ BufferPtr Buffer::make(std::string device, int64_t n_bytes, const BufferSpec& sp
 
 BufferPtr Buffer::view(const BufferPtr& of, int64_t off_bytes, int64_t n_bytes) {
   WHIT_USER(off_bytes >= 0 && n_bytes >= 0 && off_bytes <= of->n_bytes_ && n_bytes <= of->n_bytes_ - off_bytes, Index,
-            "[buffer] a view of {} bytes at {} reaches past the end of a buffer of {} bytes", n_bytes, off_bytes,
-            of->n_bytes_);
+            "[buffer] a view of {} bytes at {} reaches past the end of a buffer of {} bytes", n_bytes, off_bytes, of->n_bytes_);
   BufferPtr buffer(new Buffer());
   buffer->device_name_ = of->device_name_;
   buffer->n_bytes_ = n_bytes;

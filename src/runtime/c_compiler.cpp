@@ -31,8 +31,7 @@ std::string version_of(const std::vector<std::string>& program) {
     std::vector<std::string> command = program;
     command.emplace_back("--version");
     const ProcessResult result = run_process(command, "", 10'000);
-    WHIT_USER(result.exit_code == 0 && !result.out.empty(), Device, "[c] {} failed: {}", join(command, " "),
-              result.err);
+    WHIT_USER(result.exit_code == 0 && !result.out.empty(), Device, "[c] {} failed: {}", join(command, " "), result.err);
     version = result.out.substr(0, result.out.find('\n'));
   }
   return version;
@@ -54,19 +53,16 @@ std::vector<std::string> choose_program() {
   raise(ErrorKind::Device, "[c] there is no C compiler: none of clang-19, clang, gcc, cc is in PATH");
 }
 
-std::vector<std::string> make_command(const std::vector<std::string>& program, const std::string& version,
-                                      const CpuArch& arch, bool native_machine) {
+std::vector<std::string> make_command(const std::vector<std::string>& program, const std::string& version, const CpuArch& arch, bool native_machine) {
   const bool is_clang = version.find("clang") != std::string::npos;
   std::vector<std::string> command = program;
-  const auto add = [&](std::initializer_list<const char*> options) {
-    command.insert(command.end(), options.begin(), options.end());
-  };
+  const auto add = [&](std::initializer_list<const char*> options) { command.insert(command.end(), options.begin(), options.end()); };
   add({"-c", "-x", "c", "-O2", "-fwrapv", "-fno-strict-aliasing"});
   // The numeric contract: what is written is what is computed.
   add({"-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fno-trapping-math"});
   // Kernels are loaded by whit's own loader: position independent, no start-up code, no unwinding.
-  add({"-fPIC", "-ffreestanding", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-stack-protector",
-       "-fno-plt", "-fvisibility=hidden", "-w"});
+  add({"-fPIC", "-ffreestanding", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-stack-protector", "-fno-plt", "-fvisibility=hidden",
+       "-w"});
   if (arch.machine == "x86_64") command.emplace_back("-fcf-protection=none");
   if (!native_machine) {
     WHIT_USER(is_clang, Device, "[c] {} compiles for this machine only, not for {}", program[0], arch.machine);
@@ -74,8 +70,7 @@ std::vector<std::string> make_command(const std::vector<std::string>& program, c
   }
   command.push_back((arch.machine == "x86_64" ? "-march=" : "-mcpu=") + arch.cpu);
   if (arch.machine == "x86_64") {
-    for (const std::string& feature : arch.features)
-      command.push_back((feature[0] == '+' ? "-m" : "-mno-") + feature.substr(1));
+    for (const std::string& feature : arch.features) command.push_back((feature[0] == '+' ? "-m" : "-mno-") + feature.substr(1));
     command.emplace_back("-mprefer-vector-width=512");
   }
   return command;
@@ -115,8 +110,7 @@ class CCompiler : public Compiler {
     command.insert(command.end(), {"-", "-o", file.path()});
     const ProcessResult result = run_process(command, source, kTimeoutMs);
     WHIT_USER(!result.timed_out && result.exit_code == 0, Compile, "{}",
-              compile_error(kernel, "C", result.timed_out ? "the compiler took too long" : result.err, source,
-                            join(command_, " ") + " kernel.c"));
+              compile_error(kernel, "C", result.timed_out ? "the compiler took too long" : result.err, source, join(command_, " ") + " kernel.c"));
     return file.read();
   }
 
@@ -137,8 +131,7 @@ class CCompiler : public Compiler {
 std::shared_ptr<Compiler> make_c_compiler(const std::string& arch) {
   const CpuArch parsed = parse_cpu_arch(arch);
   const bool native_machine = parsed.machine == parse_cpu_arch(host_cpu_arch()).machine;
-  WHIT_USER(native_machine || parsed.cpu != "native", Device, "[c] arch '{}': this machine is {}", arch,
-            host_cpu_arch());
+  WHIT_USER(native_machine || parsed.cpu != "native", Device, "[c] arch '{}': this machine is {}", arch, host_cpu_arch());
   const std::vector<std::string> program = choose_program();
   const std::string version = version_of(program);
   return std::make_shared<CCompiler>(make_command(program, version, parsed, native_machine), version);

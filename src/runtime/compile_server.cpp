@@ -57,8 +57,7 @@ std::string ServedCompiler::compile(const std::string& kernel, const std::string
   };
   const int64_t deadline_ns = os::now_ns() + timeout_ms_ * 1'000'000;
   const auto lost = [&](const char* doing) {
-    fail(os::now_ns() >= deadline_ns ? fmt::format("did not answer in {} ms", timeout_ms_)
-                                     : fmt::format("ended while {}", doing));
+    fail(os::now_ns() >= deadline_ns ? fmt::format("did not answer in {} ms", timeout_ms_) : fmt::format("ended while {}", doing));
   };
   const std::string request = frame('A', arch_) + frame('K', kernel) + frame('S', source);
   if (!child_->write(request.data(), request.size(), deadline_ns)) lost("it was asked");

@@ -11,9 +11,7 @@ namespace whit {
 
 Compiler::~Compiler() = default;
 
-std::string Compiler::disassemble(const std::string&) {
-  raise(ErrorKind::NotImplemented, "[compile] {} cannot disassemble", key_);
-}
+std::string Compiler::disassemble(const std::string&) { raise(ErrorKind::NotImplemented, "[compile] {} cannot disassemble", key_); }
 
 std::string Compiler::compile_cached(const std::string& kernel, const std::string& source) {
   const bool use_cache = !key_.empty() && flag::CCACHE() != 0 && flag::CACHELEVEL() >= 1;
@@ -27,21 +25,18 @@ std::string Compiler::compile_cached(const std::string& kernel, const std::strin
     }
     if (std::optional<std::string> found = DiskCache::get().find("kernel", key)) return *std::move(found);
   }
-  WHIT_USER(flag::ASSERT_COMPILE() == 0, Assertion,
-            "[compile] ASSERT_COMPILE=1, but kernel {} is not in the cache of {}; its source:\n{}", kernel, key_,
-            source);
+  WHIT_USER(flag::ASSERT_COMPILE() == 0, Assertion, "[compile] ASSERT_COMPILE=1, but kernel {} is not in the cache of {}; its source:\n{}", kernel,
+            key_, source);
   std::string library = compile(kernel, source);
   if (use_cache) DiskCache::get().put("kernel", key, library);
   return library;
 }
 
-std::string compile_error(const std::string& kernel, const std::string& renderer, const std::string& reason,
-                          const std::string& source, const std::string& command) {
+std::string compile_error(const std::string& kernel, const std::string& renderer, const std::string& reason, const std::string& source,
+                          const std::string& command) {
   constexpr size_t kMaxShown = 20'000;
-  return fmt::format(
-      "[compile] kernel {} does not compile with the renderer {}: {}\nto reproduce: {}\nits source:\n{}{}", kernel,
-      renderer, reason, command, source.substr(0, kMaxShown),
-      source.size() > kMaxShown ? "\n... (all of it: DEBUG=4)" : "");
+  return fmt::format("[compile] kernel {} does not compile with the renderer {}: {}\nto reproduce: {}\nits source:\n{}{}", kernel, renderer, reason,
+                     command, source.substr(0, kMaxShown), source.size() > kMaxShown ? "\n... (all of it: DEBUG=4)" : "");
 }
 
 CpuArch parse_cpu_arch(std::string_view arch) {

@@ -45,8 +45,8 @@ class Compiler {
 };
 
 /// The one text of a kernel that does not compile: which, by whom, why, its source, and how to compile it by hand.
-std::string compile_error(const std::string& kernel, const std::string& renderer, const std::string& reason,
-                          const std::string& source, const std::string& command);
+std::string compile_error(const std::string& kernel, const std::string& renderer, const std::string& reason, const std::string& source,
+                          const std::string& command);
 
 /// The compiler of LLVM IR text to an ELF object. `arch` is "ARCH,CPU[,[+-]feature...]", for example "x86_64,native" or
 /// "x86_64,znver4,-avx512f".

@@ -35,12 +35,11 @@ Device& open_device(const std::string& canonical) {
   Registry& r = registry();
   check_flags();
   DeviceKind& kind = must_find_kind(device_kind_of(canonical));
-  WHIT_USER(flag::ALLOW_DEVICE_USAGE() != 0 || kind.always_allowed(), Assertion,
-            "[device] {} is opened although ALLOW_DEVICE_USAGE=0", canonical);
+  WHIT_USER(flag::ALLOW_DEVICE_USAGE() != 0 || kind.always_allowed(), Assertion, "[device] {} is opened although ALLOW_DEVICE_USAGE=0", canonical);
   const int count = kind.count(), ordinal = device_ordinal_of(canonical);
   WHIT_USER(count > 0, Device, "[device] there is no {} device on this machine", kind.name);
-  WHIT_USER(ordinal < count, Device, "[device] {} does not exist: there are {} {} devices, the last is {}:{}",
-            canonical, count, kind.name, kind.name, count - 1);
+  WHIT_USER(ordinal < count, Device, "[device] {} does not exist: there are {} {} devices, the last is {}:{}", canonical, count, kind.name, kind.name,
+            count - 1);
   std::unique_ptr<Device> device = kind.open(canonical, target_of(kind.name));
   WHIT_CHECK(device != nullptr, "kind {} opened no device", kind.name);
   static const int at_exit = std::atexit([] {
@@ -65,9 +64,8 @@ CodePath choose_code_path(DeviceKind& kind, const DeviceTarget& target) {
   WHIT_USER(!names.empty(), Device, "[device] {} runs no kernels", kind.name);
   std::vector<std::string> wanted = names;
   if (!target.renderer.empty()) {
-    WHIT_USER(std::ranges::find(names, target.renderer) != names.end(), Device,
-              "[device] {} has no renderer {}; there are: {}{}", kind.name, target.renderer, join(names, ", "),
-              did_you_mean(target.renderer, names));
+    WHIT_USER(std::ranges::find(names, target.renderer) != names.end(), Device, "[device] {} has no renderer {}; there are: {}{}", kind.name,
+              target.renderer, join(names, ", "), did_you_mean(target.renderer, names));
     wanted = {target.renderer};
   }
   const std::string arch = target.arch.empty() ? kind.default_arch() : target.arch;
@@ -75,8 +73,7 @@ CodePath choose_code_path(DeviceKind& kind, const DeviceTarget& target) {
   for (const std::string& name : wanted) {
     try {
       CodePath path{kind.name, name, arch, kind.make_compiler(name, arch)};
-      if (!reasons.empty())
-        say_once("renderer:" + kind.name, fmt::format("{} uses the renderer {}, because{}", kind.name, name, reasons));
+      if (!reasons.empty()) say_once("renderer:" + kind.name, fmt::format("{} uses the renderer {}, because{}", kind.name, name, reasons));
       return path;
     } catch (const Error& e) {
       reasons += fmt::format(" {} does not work ({})", name, e.what());
@@ -90,10 +87,7 @@ CodePath choose_code_path(DeviceKind& kind, const DeviceTarget& target) {
 Program::~Program() = default;
 
 Device::Device(std::string name, std::string arch)
-    : name_(std::move(name)),
-      kind_(device_kind_of(name_)),
-      arch_(std::move(arch)),
-      ordinal_(device_ordinal_of(name_)) {}
+    : name_(std::move(name)), kind_(device_kind_of(name_)), arch_(std::move(arch)), ordinal_(device_ordinal_of(name_)) {}
 Device::~Device() = default;
 
 std::shared_ptr<Program> Device::load(const KernelObject& object) {
@@ -120,8 +114,7 @@ void register_device(std::unique_ptr<DeviceKind> kind) {
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
   for (const auto& [name, device] : r.open) {
-    WHIT_USER(device->kind() != kind->name, Runtime, "[device] {} is registered again while {} is open", kind->name,
-              name);
+    WHIT_USER(device->kind() != kind->name, Runtime, "[device] {} is registered again while {} is open", kind->name, name);
   }
   for (auto it = r.code_paths.begin(); it != r.code_paths.end();) {
     const auto at = it++;
@@ -143,8 +136,7 @@ DeviceKind& must_find_kind(std::string_view kind) {
   const std::lock_guard lock(r.mutex);
   const auto found = r.kinds.find(kind);
   if (found != r.kinds.end()) return *found->second;
-  raise(ErrorKind::Device, "[device] unknown device {}; there are: {}{}", kind, join(device_kinds(), ", "),
-        did_you_mean(kind, device_kinds()));
+  raise(ErrorKind::Device, "[device] unknown device {}; there are: {}{}", kind, join(device_kinds(), ", "), did_you_mean(kind, device_kinds()));
 }
 
 const CodePath& code_path(std::string_view device) {

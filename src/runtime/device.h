@@ -62,9 +62,7 @@ class Device {
 /// A device without a state of its own: its memory is an Allocator of that class, its programs are of the other one.
 template <class Memory, class Code> class PlainDevice final : public Device {
  public:
-  PlainDevice(const std::string& name, const std::string& arch) : Device(name, arch) {
-    allocator_ = std::make_unique<Memory>(*this);
-  }
+  PlainDevice(const std::string& name, const std::string& arch) : Device(name, arch) { allocator_ = std::make_unique<Memory>(*this); }
   std::shared_ptr<Program> load(const KernelObject& object) override { return std::make_shared<Code>(object); }
 };
 /// How many of them there are of a kind: ordinals are separate devices over the same cores.

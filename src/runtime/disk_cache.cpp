@@ -38,8 +38,7 @@ sqlite3_stmt* bind_row(sqlite3_stmt* s, std::string_view table, const std::strin
 
 // Makes the folders above `path`. What fails shows when the file is opened.
 void make_folders(const std::string& path) {
-  for (size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1))
-    mkdir(path.substr(0, at).c_str(), 0700);
+  for (size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) mkdir(path.substr(0, at).c_str(), 0700);
 }
 
 std::string default_path() {
@@ -109,8 +108,7 @@ struct DiskCache::Impl {
     // A read-only file may lie on a read-only disk, where the files of the write-ahead log cannot be made.
     const std::string uri = read_only ? "file:" + path + "?immutable=1" : path;
     const int mode = read_only ? SQLITE_OPEN_READONLY | SQLITE_OPEN_URI : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-    if (sqlite3_open_v2(uri.c_str(), &db, mode | SQLITE_OPEN_NOMUTEX, nullptr) != SQLITE_OK)
-      return give_up(path, sql_error()), false;
+    if (sqlite3_open_v2(uri.c_str(), &db, mode | SQLITE_OPEN_NOMUTEX, nullptr) != SQLITE_OK) return give_up(path, sql_error()), false;
     sqlite3_busy_timeout(db, kBusyMs);
     if (!prepare_schema()) return give_up(path, sql_error()), false;
     if (read_only) say_once("cache:" + path, fmt::format("the cache {} is read-only: new kernels are not kept", path));
@@ -120,8 +118,7 @@ struct DiskCache::Impl {
   int64_t number(const char* sql) {
     sqlite3_stmt* stmt = nullptr;
     int64_t value = 0;
-    if (sqlite3_prepare_v2(db, sql, -1, &stmt, nullptr) == SQLITE_OK && sqlite3_step(stmt) == SQLITE_ROW)
-      value = sqlite3_column_int64(stmt, 0);
+    if (sqlite3_prepare_v2(db, sql, -1, &stmt, nullptr) == SQLITE_OK && sqlite3_step(stmt) == SQLITE_ROW) value = sqlite3_column_int64(stmt, 0);
     sqlite3_finalize(stmt);
     return value;
   }
@@ -132,8 +129,7 @@ struct DiskCache::Impl {
       if (!run("PRAGMA journal_mode=WAL") || !run("PRAGMA synchronous=NORMAL")) return false;
       // Pages are used again, so the file stops growing; what is still needed is compiled again.
       const int64_t n_pages = number("PRAGMA page_count") - number("PRAGMA freelist_count");
-      if (n_pages * number("PRAGMA page_size") > flag::CACHE_LIMIT_MB() * 1'000'000)
-        run("DROP TABLE IF EXISTS entries_v1");
+      if (n_pages * number("PRAGMA page_size") > flag::CACHE_LIMIT_MB() * 1'000'000) run("DROP TABLE IF EXISTS entries_v1");
       if (!run("CREATE TABLE IF NOT EXISTS entries_v1(kind TEXT, key BLOB, value BLOB, digest BLOB, "
                "PRIMARY KEY(kind, key)) WITHOUT ROWID")) {
         return false;

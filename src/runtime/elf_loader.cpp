@@ -94,8 +94,7 @@ class Linker {
       if (ELF64_ST_TYPE(s.st_info) != STT_FUNC || ELF64_ST_BIND(s.st_info) == STB_LOCAL) continue;
       if (s.st_shndx == SHN_UNDEF || s.st_shndx == SHN_ABS) continue;
       const Section& section = sections_[s.st_shndx];
-      check(section.is_code() && s.st_value < section.header.sh_size, "function '{}' lies outside the code",
-            symbol_name(i));
+      check(section.is_code() && s.st_value < section.header.sh_size, "function '{}' lies outside the code", symbol_name(i));
       object->functions_.emplace_back(std::string(symbol_name(i)), section.at + s.st_value);
     }
     protect();
@@ -125,8 +124,8 @@ class Linker {
 
   // n_bytes at `offset` of the file, named `what` when they are not there.
   std::string_view bytes(uint64_t offset, uint64_t n_bytes, const char* what) const {
-    check(offset <= file_.size() && n_bytes <= file_.size() - offset,
-          "{} at {} with {} bytes lies outside the file of {} bytes", what, offset, n_bytes, file_.size());
+    check(offset <= file_.size() && n_bytes <= file_.size() - offset, "{} at {} with {} bytes lies outside the file of {} bytes", what, offset,
+          n_bytes, file_.size());
     return file_.substr(offset, n_bytes);
   }
   template <class T> T read(uint64_t offset, const char* what) const {
@@ -152,14 +151,11 @@ class Linker {
     check(header.e_type == ET_REL, "type {} is no object file", header.e_type);
     check(header.e_machine == kMachine, "it is for machine {}, this is machine {}", header.e_machine, kMachine);
     check(header.e_shentsize == sizeof(Elf64_Shdr), "section headers have {} bytes", header.e_shentsize);
-    check(header.e_shnum > 0 && header.e_shstrndx < header.e_shnum, "section names are in section {} of {}",
-          header.e_shstrndx, header.e_shnum);
+    check(header.e_shnum > 0 && header.e_shstrndx < header.e_shnum, "section names are in section {} of {}", header.e_shstrndx, header.e_shnum);
     bytes(header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr), "the section table");
     sections_.resize(header.e_shnum);
-    for (size_t i = 0; i < sections_.size(); ++i)
-      sections_[i].header = read<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr), "a section header");
-    for (Section& s : sections_)
-      s.name = text_at(sections_[header.e_shstrndx].header, s.header.sh_name, "the section names");
+    for (size_t i = 0; i < sections_.size(); ++i) sections_[i].header = read<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr), "a section header");
+    for (Section& s : sections_) s.name = text_at(sections_[header.e_shstrndx].header, s.header.sh_name, "the section names");
   }
 
   // Gives every section that is needed at run time its place.
@@ -170,8 +166,7 @@ class Linker {
       check(!(h.sh_flags & SHF_TLS), "section {} is thread-local, which kernels may not use", s.name);
       check(h.sh_type != SHT_INIT_ARRAY && h.sh_type != SHT_FINI_ARRAY && h.sh_type != SHT_PREINIT_ARRAY,
             "section {} runs code at load, which kernels may not", s.name);
-      check(!(h.sh_flags & SHF_WRITE) || s.name.starts_with(".data.rel.ro"),
-            "section {} is writable, but kernels have no state", s.name);
+      check(!(h.sh_flags & SHF_WRITE) || s.name.starts_with(".data.rel.ro"), "section {} is writable, but kernels have no state", s.name);
     }
     place(true);  // stubs and constants follow in collect_relocations
   }
@@ -205,8 +200,7 @@ class Linker {
     }
     check(table != nullptr, "it has no symbol table");
     const Elf64_Shdr& h = table->header;
-    check(h.sh_entsize == sizeof(Elf64_Sym) && h.sh_size % sizeof(Elf64_Sym) == 0, "symbols have {} bytes",
-          h.sh_entsize);
+    check(h.sh_entsize == sizeof(Elf64_Sym) && h.sh_size % sizeof(Elf64_Sym) == 0, "symbols have {} bytes", h.sh_entsize);
     check(h.sh_link < sections_.size(), "symbol names are in section {} of {}", h.sh_link, sections_.size());
     names_ = sections_[h.sh_link].header;
     symbols_.resize(bytes(h.sh_offset, h.sh_size, "the symbol table").size() / sizeof(Elf64_Sym));
@@ -216,9 +210,8 @@ class Linker {
       if (s.st_shndx == SHN_UNDEF || s.st_shndx == SHN_ABS) continue;
       check(s.st_shndx < sections_.size(), "symbol {} lies in section {} of {}", i, s.st_shndx, sections_.size());
       const Section& section = sections_[s.st_shndx];
-      check(!wanted(section) || s.st_value <= section.header.sh_size,
-            "symbol '{}' lies at {} of section {} of {} bytes", symbol_name(i), s.st_value, section.name,
-            section.header.sh_size);
+      check(!wanted(section) || s.st_value <= section.header.sh_size, "symbol '{}' lies at {} of section {} of {} bytes", symbol_name(i), s.st_value,
+            section.name, section.header.sh_size);
     }
     slots_.resize(symbols_.size());
     stubs_.resize(symbols_.size());
@@ -275,16 +268,14 @@ class Linker {
   void check_symbol(size_t i) const {
     const Elf64_Sym& s = symbols_[i];
     const auto type = ELF64_ST_TYPE(s.st_info);
-    check(type == STT_NOTYPE || type == STT_FUNC || type == STT_OBJECT || type == STT_SECTION,
-          "symbol '{}' has type {}, which kernels may not use", symbol_name(i), type);
+    check(type == STT_NOTYPE || type == STT_FUNC || type == STT_OBJECT || type == STT_SECTION, "symbol '{}' has type {}, which kernels may not use",
+          symbol_name(i), type);
     if (i == 0 || s.st_shndx == SHN_ABS) return;
     if (s.st_shndx == SHN_UNDEF) {
-      check(find_runtime_symbol(symbol_name(i)) != nullptr, "symbol '{}' is unknown: kernels may not call it",
-            symbol_name(i));
+      check(find_runtime_symbol(symbol_name(i)) != nullptr, "symbol '{}' is unknown: kernels may not call it", symbol_name(i));
       return;
     }
-    check(wanted(sections_[s.st_shndx]), "symbol '{}' lies in section {}, which is not loaded", symbol_name(i),
-          sections_[s.st_shndx].name);
+    check(wanted(sections_[s.st_shndx]), "symbol '{}' lies in section {}, which is not loaded", symbol_name(i), sections_[s.st_shndx].name);
   }
 
   void map(LoadedObject& object) {
@@ -329,24 +320,19 @@ class Linker {
     }
   }
 
-  static uint32_t adr_bits(uint64_t value) {
-    return static_cast<uint32_t>(((value & 3) << 29) | (((value >> 2) & 0x7FFFF) << 5));
-  }
+  static uint32_t adr_bits(uint64_t value) { return static_cast<uint32_t>(((value & 3) << 29) | (((value >> 2) & 0x7FFFF) << 5)); }
 
   void apply(const Relocation& r) {
     const Howto& how = *r.how;
     const Section& section = sections_[r.section];
     const uint64_t size = section.header.sh_size, offset = r.rela.r_offset;
     const uint64_t n_bytes = how.form == Form::Nothing ? 0 : how.n_bits == 64 ? 8 : 4;
-    check(offset <= size && n_bytes <= size - offset, "a relocation changes {} bytes at {} of {} of {} bytes", n_bytes,
-          offset, section.name, size);
+    check(offset <= size && n_bytes <= size - offset, "a relocation changes {} bytes at {} of {} of {} bytes", n_bytes, offset, section.name, size);
     const size_t symbol = ELF64_R_SYM(r.rela.r_info);
     const uint64_t at = section.at + offset, target = how.is_slot ? base() + slots_[symbol] : address_of(symbol);
     const uint64_t value = target + static_cast<uint64_t>(r.rela.r_addend);
     const auto relative = static_cast<int64_t>(value - (base() + at));
-    const auto fits = [&](bool ok) {
-      check(ok, "'{}' is too far from {}+{} for its relocation", symbol_name(symbol), section.name, offset);
-    };
+    const auto fits = [&](bool ok) { check(ok, "'{}' is too far from {}+{} for its relocation", symbol_name(symbol), section.name, offset); };
     // Replaces the bits of `mask` in an instruction.
     const auto patch = [&](uint32_t mask, uint64_t bits) {
       uint32_t word;
@@ -369,13 +355,9 @@ class Linker {
         const uint32_t mask = ((uint32_t{1} << how.n_bits) - 1) << how.shift;
         return patch(mask, static_cast<uint64_t>(relative >> 2) << how.shift);
       }
-      case Form::Address:
-        fits(relative >= -(1 << 20) && relative < (1 << 20));
-        return patch(kAdrMask, adr_bits(static_cast<uint64_t>(relative)));
+      case Form::Address: fits(relative >= -(1 << 20) && relative < (1 << 20)); return patch(kAdrMask, adr_bits(static_cast<uint64_t>(relative)));
       case Form::Page: return patch(kAdrMask, adr_bits((value >> 12) - ((base() + at) >> 12)));
-      case Form::Low12:
-        fits((value & ((uint64_t{1} << how.shift) - 1)) == 0);
-        return patch(0xFFFu << 10, ((value & 0xFFF) >> how.shift) << 10);
+      case Form::Low12: fits((value & ((uint64_t{1} << how.shift) - 1)) == 0); return patch(0xFFFu << 10, ((value & 0xFFF) >> how.shift) << 10);
     }
   }
 
@@ -399,9 +381,7 @@ class Linker {
   unsigned char* image_ = nullptr;
 };
 
-std::shared_ptr<LoadedObject> LoadedObject::load(std::string_view file, std::string_view origin) {
-  return Linker(file, origin).link();
-}
+std::shared_ptr<LoadedObject> LoadedObject::load(std::string_view file, std::string_view origin) { return Linker(file, origin).link(); }
 
 LoadedObject::~LoadedObject() {
   if (image_) os::unmap_pages(image_, n_bytes_);
@@ -413,8 +393,7 @@ void* LoadedObject::must_find(std::string_view function) const {
     if (name == function) return static_cast<char*>(image_) + at;
     names += names.empty() ? name : ", " + name;
   }
-  raise(ErrorKind::Device, "[load] {}: there is no function '{}'; there are: {}", origin_, function,
-        names.empty() ? "none" : names);
+  raise(ErrorKind::Device, "[load] {}: there is no function '{}'; there are: {}", origin_, function, names.empty() ? "none" : names);
 }
 
 }  // namespace whit

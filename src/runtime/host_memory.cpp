@@ -34,20 +34,13 @@ void HostAllocator::do_free(void* handle, int64_t n_bytes, const BufferSpec&) {
 
 int64_t HostAllocator::max_kept_bytes() const { return os::memory_bytes() / 4; }
 
-void HostAllocator::copyin(void* to, const void* from_host, int64_t n_bytes) {
-  std::memcpy(to, from_host, static_cast<size_t>(n_bytes));
-}
-void HostAllocator::copyout(void* to_host, void* from, int64_t n_bytes) {
-  std::memcpy(to_host, from, static_cast<size_t>(n_bytes));
-}
+void HostAllocator::copyin(void* to, const void* from_host, int64_t n_bytes) { std::memcpy(to, from_host, static_cast<size_t>(n_bytes)); }
+void HostAllocator::copyout(void* to_host, void* from, int64_t n_bytes) { std::memcpy(to_host, from, static_cast<size_t>(n_bytes)); }
 void* HostAllocator::offset(void* handle, int64_t, int64_t off_bytes) { return static_cast<char*>(handle) + off_bytes; }
 
-bool HostAllocator::supports_transfer(Device& from_device) {
-  return dynamic_cast<HostAllocator*>(&from_device.allocator()) != nullptr;
-}
+bool HostAllocator::supports_transfer(Device& from_device) { return dynamic_cast<HostAllocator*>(&from_device.allocator()) != nullptr; }
 void HostAllocator::transfer(void* to, void* from, int64_t n_bytes, Device& from_device) {
-  WHIT_USER(supports_transfer(from_device), Device, "[copy] {} takes no transfer from {}", device_.name(),
-            from_device.name());
+  WHIT_USER(supports_transfer(from_device), Device, "[copy] {} takes no transfer from {}", device_.name(), from_device.name());
   std::memmove(to, from, static_cast<size_t>(n_bytes));
 }
 void* HostAllocator::map(void* handle, int64_t, Device& owner) {

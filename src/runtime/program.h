@@ -20,8 +20,7 @@ struct LaunchSize {
 
 class Program {
  public:
-  Program(std::string function, int buffers, int variables)
-      : name(std::move(function)), n_buffers(buffers), n_variables(variables) {}
+  Program(std::string function, int buffers, int variables) : name(std::move(function)), n_buffers(buffers), n_variables(variables) {}
   virtual ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -34,8 +33,7 @@ class Program {
 };
 
 /// The one ABI of CPU kernels: no exceptions, no state; [first, last) of the parallel range is this call's share.
-using CpuKernelFn = void (*)(void* const* buffers, const int64_t* variables, void* scratch, int64_t first,
-                             int64_t last);
+using CpuKernelFn = void (*)(void* const* buffers, const int64_t* variables, void* scratch, int64_t first, int64_t last);
 
 /// A CPU kernel, bare. It stays callable as long as its Program lives.
 struct CpuKernel {

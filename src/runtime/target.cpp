@@ -16,9 +16,9 @@ std::vector<int> parse_indices(const std::string& text, std::string_view target)
   for (const std::string& piece : split(text, ',')) {
     const std::vector<std::string> ends = split(piece, '-');
     int64_t first = 0, last = 0;
-    WHIT_USER(ends.size() <= 2 && parse_int(ends.front(), first) && parse_int(ends.back(), last) && first >= 0 &&
-                  first <= last && last <= kMaxOrdinal,
-              Runtime, "[DEV] '{}' in '{}' is no list of devices like 0,2 or 0-3", text, target);
+    WHIT_USER(
+        ends.size() <= 2 && parse_int(ends.front(), first) && parse_int(ends.back(), last) && first >= 0 && first <= last && last <= kMaxOrdinal,
+        Runtime, "[DEV] '{}' in '{}' is no list of devices like 0,2 or 0-3", text, target);
     for (int64_t i = first; i <= last; ++i) indices.push_back(static_cast<int>(i));
   }
   return indices;
@@ -59,8 +59,7 @@ const std::string& dev_flag() {
   const std::string& dev = flag::DEV();
   const std::string& device = flag::DEVICE();
   if (device.empty()) return dev;
-  WHIT_USER(dev.empty() || dev == device, Runtime, "[DEV] DEV='{}' and DEVICE='{}' are both set and differ", dev,
-            device);
+  WHIT_USER(dev.empty() || dev == device, Runtime, "[DEV] DEV='{}' and DEVICE='{}' are both set and differ", dev, device);
   return device;
 }
 

@@ -69,8 +69,8 @@ std::vector<Cost> estimate_costs(const Graph& g, const std::vector<char>& in_mem
     }
     // What rangeify will decide, as far as it can be seen from here. The cost of a REDUCE is not that of its body.
     const double again = (n_users[i] - 1.0) * (c.ns + std::max(0.0F, c.load_ns - kLoad));
-    const bool costly = n_users[i] > 1 && !is_movement(n->op) &&
-                        (again * n_elems > launch_ns + n_elems * kStoreLoadNs || c.n_loads > 8 || c.n_nodes > 64);
+    const bool costly =
+        n_users[i] > 1 && !is_movement(n->op) && (again * n_elems > launch_ns + n_elems * kStoreLoadNs || c.n_loads > 8 || c.n_nodes > 64);
     leaf[i] = in_memory[i] || n->op == Op::Reduce || n->op == Op::Buffer || n->op == Op::After || costly;
   }
   return cost;

@@ -28,8 +28,7 @@ constexpr size_t kMaxNests = 16;
 
 class Fuser {
  public:
-  Fuser(const NestGraph& graph, std::vector<Kernel>& kernels, const RangeifyLimits& limits)
-      : g_(graph), kernels_(kernels), limits_(limits) {
+  Fuser(const NestGraph& graph, std::vector<Kernel>& kernels, const RangeifyLimits& limits) : g_(graph), kernels_(kernels), limits_(limits) {
     const Dependencies d = find_dependencies(graph, kernels);
     after_ = d.after;
     readers_ = d.readers;
@@ -210,8 +209,7 @@ class Fuser {
       std::vector<UOp> roots;
       for (const NestStore& s : n.stores) roots.push_back(s.value);
       for (const Node* u : toposort(roots))
-        if (u->op == Op::Index && u->src()[0]->op == Op::Param && u->src()[0]->arg.int_at(0) == buffer)
-          found.push_back(u);
+        if (u->op == Op::Index && u->src()[0]->op == Op::Param && u->src()[0]->arg.int_at(0) == buffer) found.push_back(u);
       return found;
     };
     const auto la = loads(a), lb = loads(b);
@@ -234,10 +232,9 @@ class Fuser {
     for (const int32_t k : readers) {
       if (!plain(k) || nest(k).has_contraction) continue;
       if (last >= 0 && nest(last).has_reduce == nest(k).has_reduce &&
-          (!nest(k).has_reduce || share_reduced_load(nest(last), nest(k), static_cast<int32_t>(buffer))) &&
-          nest(last).ranges == nest(k).ranges && kernel(last).device == kernel(k).device &&
-          fit(kernel(last).nests, nest(k)) && !has_detour(last, k) && !has_detour(k, last) && !direct(last, k) &&
-          !direct(k, last)) {
+          (!nest(k).has_reduce || share_reduced_load(nest(last), nest(k), static_cast<int32_t>(buffer))) && nest(last).ranges == nest(k).ranges &&
+          kernel(last).device == kernel(k).device && fit(kernel(last).nests, nest(k)) && !has_detour(last, k) && !has_detour(k, last) &&
+          !direct(last, k) && !direct(k, last)) {
         Nest joined = nest(k);
         const Nest& a = nest(last);
         joined.stores.insert(joined.stores.end(), a.stores.begin(), a.stores.end());
@@ -280,8 +277,7 @@ class Fuser {
       const int32_t k = static_cast<int32_t>(i);
       if (into_[i] != k || kernel(k).is_copy || level[i] < 0) continue;
       bool makes_temp = false;
-      for (const NestStore& s : nest(k).stores)
-        makes_temp |= g_.buffers[memory_of(s.buffer)].kind == VirtualBuffer::Kind::Temp;
+      for (const NestStore& s : nest(k).stores) makes_temp |= g_.buffers[memory_of(s.buffer)].kind == VirtualBuffer::Kind::Temp;
       const int64_t most = makes_temp ? kSmallTemp : nest(k).has_reduce ? kSmallReduce : kSmallUpdate;
       if (nest(k).has_loop || nest(k).n_iterations > most) continue;
       const int64_t key = static_cast<int64_t>(level[i]) << 16 | kernel(k).device;
@@ -323,8 +319,6 @@ class Fuser {
 
 }  // namespace
 
-void fuse_kernels(const NestGraph& graph, std::vector<Kernel>& kernels, const RangeifyLimits& limits) {
-  Fuser(graph, kernels, limits).run();
-}
+void fuse_kernels(const NestGraph& graph, std::vector<Kernel>& kernels, const RangeifyLimits& limits) { Fuser(graph, kernels, limits).run(); }
 
 }  // namespace whit::sched

@@ -42,8 +42,7 @@ UOp inline_call(const UOp& body, std::span<const UOp> args) {
     const auto slot = static_cast<size_t>(n->arg.int_at(0));
     WHIT_CHECK(slot < args.size(), "CALL with {} arguments has PARAM {}", args.size(), slot);
     WHIT_USER(n->shape == args[slot].shape() && n->dtype == args[slot].dtype(), Type,
-              "[call] argument {} has shape {} and dtype {}, expected {} and {}", slot, args[slot].shape(),
-              args[slot].dtype(), n->shape, n->dtype);
+              "[call] argument {} has shape {} and dtype {}, expected {} and {}", slot, args[slot].shape(), args[slot].dtype(), n->shape, n->dtype);
     map.emplace(n, args[slot]);
   }
   return substitute(body, map);
@@ -51,9 +50,7 @@ UOp inline_call(const UOp& body, std::span<const UOp> args) {
 
 // What a checkpointed CALL computes between its arguments and its results.
 void hint_values(const UOp& results, std::span<const UOp> args, std::vector<UOp>& out) {
-  const auto is_end = [&](const Node* n) {
-    return std::any_of(args.begin(), args.end(), [&](const UOp& a) { return a.node() == n; });
-  };
+  const auto is_end = [&](const Node* n) { return std::any_of(args.begin(), args.end(), [&](const UOp& a) { return a.node() == n; }); };
   const auto is_result = [&](const Node* n) {
     return std::any_of(results->src().begin(), results->src().end(), [&](const Node* r) { return r == n; });
   };
@@ -113,8 +110,7 @@ UOp split_reduce(const UOp& r) {
   const std::string_view monoid = args[0].as_str();
   Dims axes;
   for (size_t a = 1; a < args.size(); ++a) axes.push_back(args[a].as_int());
-  return UOp::make(monoid_op(monoid), r.dtype(),
-                   {reduce_in_parts(shrink(x, head), r, longest, parts), reduce_axes(shrink(x, tail), monoid, axes)});
+  return UOp::make(monoid_op(monoid), r.dtype(), {reduce_in_parts(shrink(x, head), r, longest, parts), reduce_axes(shrink(x, tail), monoid, axes)});
 }
 
 bool is_empty_value(const Node* n) {

@@ -35,9 +35,7 @@ struct Graph {
   std::vector<char> hinted{};  ///< by node: better computed again than kept (checkpoint)
 
   explicit Graph(std::vector<UOp> roots, std::span<const UOp> to_recompute = {});
-  std::span<const int32_t> src_of(size_t i) const {
-    return {src.data() + first_src[i], first_src[i + 1] - first_src[i]};
-  }
+  std::span<const int32_t> src_of(size_t i) const { return {src.data() + first_src[i], first_src[i + 1] - first_src[i]}; }
   size_t size() const { return nodes.size(); }
 };
 
@@ -48,7 +46,6 @@ NodeList collect(std::span<const UOp> roots, NodeIndex& index, bool (*stop)(cons
 /// What a schedule works on: CALLs inlined, realised nodes replaced by their buffers, reduces over nothing and empty
 /// tensors turned into constants, big reduces split (unless told not to), identities (DETACH ..) removed. One new root for
 /// each old one. `to_recompute` (optional) gets the values inside of CALLs with the arg "checkpoint".
-std::vector<UOp> prepare(std::span<const UOp> roots, bool split_reduces = true,
-                         std::vector<UOp>* to_recompute = nullptr);
+std::vector<UOp> prepare(std::span<const UOp> roots, bool split_reduces = true, std::vector<UOp>* to_recompute = nullptr);
 
 }  // namespace whit::sched

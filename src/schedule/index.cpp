@@ -151,8 +151,7 @@ Index source_index(const Node* n, std::span<const UOp> index) {
       for (size_t i = 0; i < in.size(); ++i) out[static_cast<size_t>(arg[i])] = index[i];
       return out;
     case Op::Shrink:
-      for (size_t i = 0; i < in.size(); ++i)
-        out[i] = n->n_src == 1 ? add_index(index[i], arg[2 * i]) : add_index(index[i], box_of(n, i).first.uop());
+      for (size_t i = 0; i < in.size(); ++i) out[i] = n->n_src == 1 ? add_index(index[i], arg[2 * i]) : add_index(index[i], box_of(n, i).first.uop());
       return out;
     case Op::Flip:
       for (const int64_t a : arg) {

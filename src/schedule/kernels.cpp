@@ -14,9 +14,7 @@ bool is_contraction_value(const Node* reduce) {
   const Node* m = reduce->src()[0];
   while (m->op == Op::Cast) m = m->src()[0];
   if (m->op != Op::Mul || reduce->arg.at(0).as_str() != "add" || !m->range_set) return false;
-  const auto lacks = [&](const Node* x) {
-    return !x->range_set || x->range_set->nodes.size() < m->range_set->nodes.size();
-  };
+  const auto lacks = [&](const Node* x) { return !x->range_set || x->range_set->nodes.size() < m->range_set->nodes.size(); };
   return lacks(m->src()[0]) && lacks(m->src()[1]);
 }
 
@@ -192,8 +190,7 @@ class LiveBytes {
 constexpr size_t kMostToReorder = 3000;
 
 // Always the kernel next that leaves the least alive, if that lowers the peak.
-void lower_peak(const NestGraph& graph, const std::vector<Kernel>& kernels, const Dependencies& d,
-                std::vector<int32_t>& order) {
+void lower_peak(const NestGraph& graph, const std::vector<Kernel>& kernels, const Dependencies& d, std::vector<int32_t>& order) {
   if (order.size() > kMostToReorder) return;
   LiveBytes given(graph, kernels), other(graph, kernels);
   for (const int32_t k : order) given.run(k);
@@ -223,8 +220,7 @@ void lower_peak(const NestGraph& graph, const std::vector<Kernel>& kernels, cons
 
 }  // namespace
 
-std::vector<int32_t> order_kernels(const NestGraph& graph, const std::vector<Kernel>& kernels,
-                                   std::vector<int32_t>& copied) {
+std::vector<int32_t> order_kernels(const NestGraph& graph, const std::vector<Kernel>& kernels, std::vector<int32_t>& copied) {
   const Dependencies d = find_dependencies(graph, kernels);
   Numbered<int32_t> n_before = d.n_before();
   std::vector<int32_t> order;
@@ -307,12 +303,9 @@ void finish_kernel(const NestGraph& graph, Kernel& kernel) {
     for (const UOp& r : nest.ranges) ranges.push_back(add_range(r.node()));
     NodeIndex seen;
     for (const Node* n : collect(roots_of(nest), seen)) {
-      if (n->op == Op::Param)
-        made.set(n, slot_of(static_cast<int32_t>(n->arg.int_at(0))));
-      else if (n->op != Op::Range)
-        made.update(n);
-      else if (!made.has(n))
-        add_range(n);
+      if (n->op == Op::Param) made.set(n, slot_of(static_cast<int32_t>(n->arg.int_at(0))));
+      else if (n->op != Op::Range) made.update(n);
+      else if (!made.has(n)) add_range(n);
     }
     for (const NestStore& s : nest.stores) {
       const UOp gate = s.gate ? made.of(s.gate.node()) : UOp();

@@ -36,8 +36,7 @@ void fuse_kernels(const NestGraph& graph, std::vector<Kernel>& kernels, const Ra
 
 /// An order that respects all dependencies: the given one, or one with a lower peak of live temporaries. When there is none: the states (nodes) that are read
 /// after their memory must be overwritten go to `copied`, and the result is empty.
-std::vector<int32_t> order_kernels(const NestGraph& graph, const std::vector<Kernel>& kernels,
-                                   std::vector<int32_t>& copied);
+std::vector<int32_t> order_kernels(const NestGraph& graph, const std::vector<Kernel>& kernels, std::vector<int32_t>& copied);
 
 /// Makes sink and args: outputs first, then inputs as they are used; ranges numbered from 0.
 void finish_kernel(const NestGraph& graph, Kernel& kernel);

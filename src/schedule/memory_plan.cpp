@@ -54,18 +54,15 @@ int64_t place(const std::vector<Lifetime*>& temps) {
     }
     l->offset = offset;
     arena = std::max(arena, offset + l->n_bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), l,
-                                   [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; }),
-                  l);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), l, [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; }), l);
   }
   return arena;
 }
 
 // Each into the smallest hole that is large enough, in the order of calls.
 int64_t place_by_time(std::vector<Lifetime*>& temps) {
-  std::sort(temps.begin(), temps.end(), [](const Lifetime* a, const Lifetime* b) {
-    return a->first != b->first ? a->first < b->first : a->buffer < b->buffer;
-  });
+  std::sort(temps.begin(), temps.end(),
+            [](const Lifetime* a, const Lifetime* b) { return a->first != b->first ? a->first < b->first : a->buffer < b->buffer; });
   std::multimap<int64_t, const Lifetime*> ends;  // of what is live
   std::map<int64_t, int64_t> holes;              // offset -> bytes
   int64_t arena = 0;
@@ -92,8 +89,7 @@ int64_t place_by_time(std::vector<Lifetime*>& temps) {
     for (auto h = holes.begin(); h != holes.end(); ++h)
       if (h->second >= l->n_bytes && (fit == holes.end() || h->second < fit->second)) fit = h;
     // At the end, if there is none; a hole that touches the end is used.
-    if (fit == holes.end() && !holes.empty() && holes.rbegin()->first + holes.rbegin()->second == arena)
-      fit = std::prev(holes.end());
+    if (fit == holes.end() && !holes.empty() && holes.rbegin()->first + holes.rbegin()->second == arena) fit = std::prev(holes.end());
     l->offset = fit == holes.end() ? arena : fit->first;
     if (fit != holes.end()) {
       const int64_t rest = fit->second - l->n_bytes;
@@ -165,9 +161,8 @@ void plan_memory(Schedule& s) {
         attempt(own);
         // What ended at the top had no better place: next time it is placed first.
         for (int i = 0; i < (own.size() > kFewBuffers ? 2 : 32) && arena > s.stats.live_bytes; ++i) {
-          const auto top = std::max_element(own.begin(), own.end(), [](const Lifetime* x, const Lifetime* y) {
-            return x->offset + x->n_bytes < y->offset + y->n_bytes;
-          });
+          const auto top = std::max_element(own.begin(), own.end(),
+                                            [](const Lifetime* x, const Lifetime* y) { return x->offset + x->n_bytes < y->offset + y->n_bytes; });
           std::rotate(own.begin(), top, top + 1);
           attempt(own);
         }

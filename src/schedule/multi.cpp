@@ -13,9 +13,7 @@ namespace {
 using Devices = std::vector<uint16_t>;
 using Parts = std::vector<UOp>;
 
-UOp to_device(const UOp& x, uint16_t device) {
-  return x->device == device ? x : UOp::make(Op::Copy, x.dtype(), {x}, Arg(device_name(device)));
-}
+UOp to_device(const UOp& x, uint16_t device) { return x->device == device ? x : UOp::make(Op::Copy, x.dtype(), {x}, Arg(device_name(device))); }
 UOp on(const UOp& x, uint16_t device) { return x->device ? to_device(x, device) : x; }
 
 UOp piece(const UOp& x, int64_t axis, int64_t number, int64_t n) {
@@ -45,8 +43,7 @@ UOp joined(const Parts& pieces, int64_t axis) {
 
 class AllReduce {
  public:
-  AllReduce(std::string_view monoid, const Devices& devices)
-      : op_(monoid_op(monoid)), d_(devices), n_(devices.size()) {}
+  AllReduce(std::string_view monoid, const Devices& devices) : op_(monoid_op(monoid)), d_(devices), n_(devices.size()) {}
 
   Parts operator()(const Parts& x) const {
     const int64_t numel = x[0].shape().numel(), n = static_cast<int64_t>(n_);
@@ -178,8 +175,7 @@ Plan plan_of(const Node* n, std::span<const int64_t> have, int64_t n_devices) {
     return to < 0 ? whole : Plan{Dims(n->n_src, cut), to};
   }
   WHIT_USER(is_elementwise(n->op) || n->op == Op::Contiguous, NotImplemented, "[shard] {} on several devices", n->op);
-  if (n->op == Op::Bitcast && cut + 1 == static_cast<int64_t>(n->shape.size()) && n->shape.back() % n_devices != 0)
-    return whole;
+  if (n->op == Op::Bitcast && cut + 1 == static_cast<int64_t>(n->shape.size()) && n->shape.back() % n_devices != 0) return whole;
   Plan p{{}, cut};
   for (const Node* s : n->src()) p.want.push_back(s->shape.empty() ? -1 : cut);
   return p;
@@ -230,8 +226,7 @@ class Split {
     for (const Node* s : n->src()) {
       const Shards& x = done_[static_cast<size_t>(index_.find(s))];
       const bool here = !s->device || s->device == n->device || (!is_multi(s->device) && !is_multi(n->device));
-      WHIT_USER(n->op == Op::Copy || here, Runtime,
-                "[shard] {} of values on {} and on {}; move one of them with to() or shard()", n->op,
+      WHIT_USER(n->op == Op::Copy || here, Runtime, "[shard] {} of values on {} and on {}; move one of them with to() or shard()", n->op,
                 device_name(n->device), device_name(s->device));
       src.push_back(!s->device && n->device ? Shards{own(x, devices), -1} : x);
     }
@@ -270,14 +265,12 @@ class Split {
   UOp own_piece(const Node* n, const UOp& x, size_t device) const {
     const int64_t axis = n->arg.int_at(0), n_devices = n->arg.int_at(1);
     WHIT_USER(n_devices == static_cast<int64_t>(all_.size()), NotImplemented,
-              "[shard] a constant is cut for {} devices in a graph over {}; put it on a device first", n_devices,
-              all_.size());
+              "[shard] a constant is cut for {} devices in a graph over {}; put it on a device first", n_devices, all_.size());
     return piece(x, axis, std::min(static_cast<int64_t>(device), n_devices - 1), n_devices);
   }
   Parts own(const Shards& x, const Devices& devices) const {
     Parts out;
-    for (const uint16_t d : devices)
-      out.push_back(x.parts[static_cast<size_t>(std::find(all_.begin(), all_.end(), d) - all_.begin())]);
+    for (const uint16_t d : devices) out.push_back(x.parts[static_cast<size_t>(std::find(all_.begin(), all_.end(), d) - all_.begin())]);
     return out;
   }
 
@@ -330,8 +323,7 @@ class Split {
       if (n->op == Op::Scatter && p.is_partial && d > 0) one[0] = broadcast_scalar(constant(n->dtype, 0), n->shape);
       to.parts.push_back(again(n, one, arg));
     }
-    if (p.is_partial)
-      to.parts = AllReduce(n->op == Op::Reduce ? n->arg.at(0).as_str() : n->arg.as_str(), devices)(to.parts);
+    if (p.is_partial) to.parts = AllReduce(n->op == Op::Reduce ? n->arg.at(0).as_str() : n->arg.as_str(), devices)(to.parts);
     to.axis = p.axis;
   }
 

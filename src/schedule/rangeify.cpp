@@ -74,8 +74,7 @@ void Rangeify::find_memory() {
         const int32_t base = memory_below(src(i, 0));
         // A computed value is stored into in a copy of its own: others may want it as it was.
         int32_t previous = out_.buffer_of[base];
-        if (!is_state(base))
-          previous = add_buffer(VirtualBuffer::Kind::Temp, base, -1, node(base)->shape.numel(), device_of(base));
+        if (!is_state(base)) previous = add_buffer(VirtualBuffer::Kind::Temp, base, -1, node(base)->shape.numel(), device_of(base));
         for (size_t d = 1; d < n->n_src; ++d) {
           WHIT_CHECK(n->src()[d]->op == Op::Store, "AFTER of {}", n->src()[d]->op);
           const VirtualBuffer& p = out_.buffers[previous];
@@ -123,8 +122,8 @@ void Rangeify::find_structure() {
     if (n->op == Op::Where && n->src()[0]->op == Op::CmpLt) {
       const Node* c = n->src()[0];
       const UOp bound(c->src()[1]), zero(n->src()[1]);
-      if (c->src()[0] == n->src()[2] && bound.is_const() && is_float(bound.dtype()) && bound.arg().to_double() > 0 &&
-          zero.is_const() && zero.arg().to_double() == 0)
+      if (c->src()[0] == n->src()[2] && bound.is_const() && is_float(bound.dtype()) && bound.arg().to_double() > 0 && zero.is_const() &&
+          zero.arg().to_double() == 0)
         relu_of_[src(i, 0)] = i;
     }
   }

@@ -57,8 +57,7 @@ bool Rangeify::should_materialise(int32_t i) {
   if (d.n_instances > kManyInstances && c.n_nodes > 3) return true;
   // The load that reads it from memory instead is saved.
   const double cost = c.ns + std::max(0.0F, c.load_ns - 0.25F);
-  return (d.evaluations - n_elems) * cost >
-         limits_.launch_ns + n_elems * (d.one_nest ? kStoreLoadSameNestNs : kStoreLoadNs);
+  return (d.evaluations - n_elems) * cost > limits_.launch_ns + n_elems * (d.one_nest ? kStoreLoadSameNestNs : kStoreLoadNs);
 }
 
 bool Rangeify::is_unwindowed_contraction(int32_t i) const {
@@ -73,8 +72,7 @@ bool Rangeify::should_materialise_reduce(int32_t i, const Demand& d, double n_el
   const Scope& scope = scopes_[d.first->scope];
   const double n_reduced = static_cast<double>(node(body)->shape.numel()) / n_elems;
   if (nest.n_instances > limits_.max_nodes) return true;
-  const double cost =
-      n_reduced * (costs_[static_cast<size_t>(body)].ns + 0.1 + 0.15 * costs_[static_cast<size_t>(body)].n_loads);
+  const double cost = n_reduced * (costs_[static_cast<size_t>(body)].ns + 0.1 + 0.15 * costs_[static_cast<size_t>(body)].n_loads);
   if (contraction) {
     if (d.n_instances > 1) return true;
     if (scope.unwindow && nest.n_contractions + nest.n_reduces == 0) return d.evaluations > 2 * n_elems;

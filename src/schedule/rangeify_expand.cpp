@@ -99,8 +99,7 @@ bool Rangeify::follow_source(int32_t i, Layout& l) const {
   const size_t rank = n->shape.size();
   if (!is_elementwise(n->op) || rank < 2) return false;
   Index index;
-  for (size_t a = 0; a < rank; ++a)
-    index.push_back(n->shape[a] == 1 ? idx(0) : range(n->shape[a], static_cast<int64_t>(a), AxisType::Weak));
+  for (size_t a = 0; a < rank; ++a) index.push_back(n->shape[a] == 1 ? idx(0) : range(n->shape[a], static_cast<int64_t>(a), AxisType::Weak));
   for (int steps = 0;; ++steps) {
     if (steps > 64) return false;
     n = node(i);
@@ -293,9 +292,7 @@ UOp Rangeify::bounds_gate(const Node* n, std::span<const UOp> source) {
   return gate;
 }
 
-UOp Rangeify::fresh_range(int32_t nest, int64_t size) {
-  return range(size, nests_[nest].next_range++, AxisType::Reduce);
-}
+UOp Rangeify::fresh_range(int32_t nest, int64_t size) { return range(size, nests_[nest].next_range++, AxisType::Reduce); }
 
 // Asks the sources of an inlined instance for their instances.
 void Rangeify::expand(int32_t k) {
@@ -319,9 +316,7 @@ void Rangeify::expand(int32_t k) {
   const auto ask = [&](size_t s, int32_t scope, std::span<const UOp> index, const UOp& gate) {
     const int32_t j = src(in.node, s);
     // A constant has no instances.
-    wanted.push_back(node(j)->op == Op::Const
-                         ? -1 - j
-                         : want(j, in.nest, scope, node(j)->shape.empty() ? std::span<const UOp>() : index, gate));
+    wanted.push_back(node(j)->op == Op::Const ? -1 - j : want(j, in.nest, scope, node(j)->shape.empty() ? std::span<const UOp>() : index, gate));
   };
   switch (n->op) {
     case Op::Shrink: {
@@ -335,8 +330,7 @@ void Rangeify::expand(int32_t k) {
       const auto arg = n->arg.as_ints();
       const Shape& shape = n->src()[0]->shape;
       for (size_t a = 0; a < at.size(); ++a) {
-        index.push_back(n->n_src == 1 ? add_index(at[a], -arg[2 * a])
-                                      : add_index(at[a], mul_index(box_of(n, a).first.uop(), -1)));
+        index.push_back(n->n_src == 1 ? add_index(at[a], -arg[2 * a]) : add_index(at[a], mul_index(box_of(n, a).first.uop(), -1)));
         if (arg[2 * a] != 0 || arg[2 * a + 1] != 0) inside = and_gate(inside, in_range(index[a], 0, size_of(shape, a)));
       }
       own.push_back(inside);
@@ -430,10 +424,8 @@ void Rangeify::expand(int32_t k) {
         ask(0, in.scope, source_index(n, at), in.gate);
         break;
       }
-      WHIT_USER(n->op != Op::Param, Runtime,
-                "[realize] the value reads a PARAM, the placeholder of an argument, which has no data");
-      WHIT_CHECK(is_elementwise(n->op) || n->op == Op::Contiguous || n->op == Op::Copy, "{} in a tensor graph",
-                 name(n->op));
+      WHIT_USER(n->op != Op::Param, Runtime, "[realize] the value reads a PARAM, the placeholder of an argument, which has no data");
+      WHIT_CHECK(is_elementwise(n->op) || n->op == Op::Contiguous || n->op == Op::Copy, "{} in a tensor graph", name(n->op));
       for (size_t s = 0; s < n->n_src; ++s) ask(s, in.scope, at, in.gate);
   }
   Instance& to = instances_[k];
@@ -442,9 +434,7 @@ void Rangeify::expand(int32_t k) {
   src_instances_.insert(src_instances_.end(), wanted.begin(), wanted.end());
 }
 
-template <class Ask>
-void Rangeify::expand_bitcast(const Node* n, const Instance& in, const Index& at, SmallVec<UOp, 2>& own,
-                              const Ask& ask) {
+template <class Ask> void Rangeify::expand_bitcast(const Node* n, const Instance& in, const Index& at, SmallVec<UOp, 2>& own, const Ask& ask) {
   const int from = n_bytes(n->src()[0]->dtype), to = n_bytes(n->dtype);
   Index index = at;
   if (from == to || at.empty()) {

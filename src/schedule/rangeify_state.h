@@ -97,9 +97,8 @@ class Rangeify {
   };
   struct InstanceKeyHash {
     size_t operator()(const InstanceKey& k) const {
-      return hash_mix(
-          hash_mix(static_cast<uint64_t>(static_cast<uint32_t>(k.node)) << 32 | static_cast<uint32_t>(k.nest), k.index),
-          reinterpret_cast<uintptr_t>(k.gate));
+      return hash_mix(hash_mix(static_cast<uint64_t>(static_cast<uint32_t>(k.node)) << 32 | static_cast<uint32_t>(k.nest), k.index),
+                      reinterpret_cast<uintptr_t>(k.gate));
     }
   };
 
@@ -158,8 +157,7 @@ class Rangeify {
   UOp fresh_range(int32_t nest, int64_t size);
   void expand(int32_t k);
 
-  template <class Ask>
-  void expand_bitcast(const Node* n, const Instance& in, const Index& at, SmallVec<UOp, 2>& own, const Ask& ask);
+  template <class Ask> void expand_bitcast(const Node* n, const Instance& in, const Index& at, SmallVec<UOp, 2>& own, const Ask& ask);
 
   // ---- forward: expressions and nests (rangeify_value.cpp)
 

@@ -47,8 +47,7 @@ UOp Rangeify::loaded(const Instance& in, int32_t buffer) {
 bool Rangeify::is_zero_outside(const Node* x, const UOp& inside) const {
   while (x->op == Op::Cast) x = x->src()[0];
   if (x->op == Op::Const) return !x->arg.is_invalid() && scalar_of(UOp(x)).as_double() == 0;
-  if (x->op == Op::Mul && is_float(x->dtype))
-    return is_halo_load(x->src()[0], inside) || is_halo_load(x->src()[1], inside);
+  if (x->op == Op::Mul && is_float(x->dtype)) return is_halo_load(x->src()[0], inside) || is_halo_load(x->src()[1], inside);
   if (x->op != Op::Load) return false;
   return (x->src()[0]->n_src > 2 && gate_implies(UOp(x->src()[0]->src()[2]), inside)) || is_halo_load(x, inside);
 }
@@ -117,9 +116,7 @@ UOp Rangeify::reduce_value(const UOp& x, std::string_view monoid, std::span<cons
   return reduce(x.src(0), monoid, all);
 }
 
-DType Rangeify::uint_of(int n) {
-  return n == 1 ? DType::UInt8 : n == 2 ? DType::UInt16 : n == 4 ? DType::UInt32 : DType::UInt64;
-}
+DType Rangeify::uint_of(int n) { return n == 1 ? DType::UInt8 : n == 2 ? DType::UInt16 : n == 4 ? DType::UInt32 : DType::UInt64; }
 
 UOp Rangeify::bitcast_value(const Node* n, const Instance& in) const {
   const int from = n_bytes(n->src()[0]->dtype), to = n_bytes(n->dtype);
@@ -223,8 +220,7 @@ void Rangeify::describe(Nest& nest) {
   describe_nest(nest);
   for (const int32_t r : nest.reads) {
     const uint16_t d = out_.buffers[r].device;
-    WHIT_USER(d == nest.device, Runtime,
-              "[schedule] one kernel cannot read memory of {} and write memory of {}; copy it first with .to()",
+    WHIT_USER(d == nest.device, Runtime, "[schedule] one kernel cannot read memory of {} and write memory of {}; copy it first with .to()",
               device_name(d), device_name(nest.device));
   }
 }

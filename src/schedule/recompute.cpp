@@ -15,8 +15,7 @@ constexpr int64_t kCallCost = 2000;  // of one call more, in iterations
 
 class Recompute {
  public:
-  explicit Recompute(Schedule& s)
-      : s_(s), n_(s.buffers.size()), uses_(n_), maker_(n_, -1), writers_(n_), dropped_(n_, -1) {
+  explicit Recompute(Schedule& s) : s_(s), n_(s.buffers.size()), uses_(n_), maker_(n_, -1), writers_(n_), dropped_(n_, -1) {
     for (size_t c = 0; c < s.calls.size(); ++c) {
       const ScheduledCall& call = s.calls[c];
       for (size_t a = 0; a < call.args.size(); ++a) {
@@ -114,9 +113,7 @@ class Recompute {
     copy_of_.clear();
     std::vector<int32_t> at(n_);  // where the content of a buffer is
     for (size_t b = 0; b < n_; ++b) at[b] = static_cast<int32_t>(b);
-    const auto is_here = [&](int32_t b, int32_t c) {
-      return dropped_[b] < 0 || c <= dropped_[b] || at[static_cast<size_t>(b)] != b;
-    };
+    const auto is_here = [&](int32_t b, int32_t c) { return dropped_[b] < 0 || c <= dropped_[b] || at[static_cast<size_t>(b)] != b; };
     std::vector<int32_t> todo;
     for (int32_t c = 0; c < std::ssize(s_.calls); ++c) {
       const ScheduledCall& call = s_.calls[static_cast<size_t>(c)];
@@ -209,8 +206,6 @@ class Recompute {
 
 }  // namespace
 
-int64_t recompute(Schedule& s, std::span<const char> hinted, int64_t budget) {
-  return Recompute(s).run(hinted, budget);
-}
+int64_t recompute(Schedule& s, std::span<const char> hinted, int64_t budget) { return Recompute(s).run(hinted, budget); }
 
 }  // namespace whit::sched

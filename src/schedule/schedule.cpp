@@ -66,8 +66,8 @@ Key128 structure_key(const Graph& g, uint16_t default_device, int64_t memory_bud
 }
 
 // What memory the kernels use, numbered: inputs first.
-void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, const std::vector<int32_t>& order,
-                    Schedule& s, std::vector<int32_t>& node_of) {
+void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, const std::vector<int32_t>& order, Schedule& s,
+                    std::vector<int32_t>& node_of) {
   Numbered<int32_t> number(nests.buffers.size(), -1);
   const auto add = [&](int32_t memory) {
     int32_t& n = number[memory];
@@ -116,8 +116,7 @@ void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, 
     for (const Nest& nest : kernel.nests)
       for (const int32_t r : nest.reads) {
         const int32_t b = add(nests.buffers[r].memory);
-        call.updates |= std::find(call.args.begin(), call.args.end(), b) - call.args.begin() <
-                        static_cast<ptrdiff_t>(call.n_written);
+        call.updates |= std::find(call.args.begin(), call.args.end(), b) - call.args.begin() < static_cast<ptrdiff_t>(call.n_written);
       }
     ++(kernel.is_copy ? s.stats.n_copies : s.stats.n_kernels);
     s.calls.push_back(std::move(call));
@@ -140,9 +139,7 @@ void plan_within(Schedule& s, std::span<const char> hinted, int64_t budget) {
     if (peak > target) break;
     target -= s.stats.arena_bytes - budget;
   }
-  raise(ErrorKind::Memory,
-        fmt::format("[schedule] memory_budget {}: temporaries need at least {} bytes however much is recomputed",
-                    budget, least));
+  raise(ErrorKind::Memory, fmt::format("[schedule] memory_budget {}: temporaries need at least {} bytes however much is recomputed", budget, least));
 }
 
 std::shared_ptr<Schedule> build(const Graph& g, uint16_t default_device, int64_t memory_budget) {

@@ -18,13 +18,10 @@ Tensor joined(Op op, std::span<const UOp> src) {
   return wrap(fold_constants(op, dt, src));
 }
 
-Tensor binary(const char* text, Op op, const Tensor& x, const Tensor& y) {
-  return joined(op, broadcasted(text, {&x, &y}));
-}
+Tensor binary(const char* text, Op op, const Tensor& x, const Tensor& y) { return joined(op, broadcasted(text, {&x, &y})); }
 
 void must_have_bits(const char* text, const Tensor& x) {
-  WHIT_USER(!is_float(x.dtype()), Runtime, "[{}] {} has no bits to work on; expected integers or bool", text,
-            x.dtype());
+  WHIT_USER(!is_float(x.dtype()), Runtime, "[{}] {} has no bits to work on; expected integers or bool", text, x.dtype());
 }
 
 Tensor bits(const char* text, Op op, const Tensor& x, const Tensor& y) {
@@ -126,8 +123,7 @@ Tensor Tensor::lt(const Tensor& x) const { return binary("lt", Op::CmpLt, *this,
 Tensor Tensor::gt(const Tensor& x) const { return binary("gt", Op::CmpLt, x, *this); }
 Tensor Tensor::le(const Tensor& x) const {
   const std::vector<UOp> s = broadcasted("le", {this, &x});
-  if (is_float(s[0].dtype()))
-    return joined(Op::Or, std::vector<UOp>{joined(Op::CmpLt, s).uop(), joined(Op::CmpEq, s).uop()});
+  if (is_float(s[0].dtype())) return joined(Op::Or, std::vector<UOp>{joined(Op::CmpLt, s).uop(), joined(Op::CmpEq, s).uop()});
   return joined(Op::CmpLt, std::vector<UOp>{s[1], s[0]}).logical_not();
 }
 Tensor Tensor::ge(const Tensor& x) const { return x.le(*this); }
@@ -150,8 +146,8 @@ Tensor Tensor::where(const Tensor& x, const Tensor& y) const {
 Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const { return mask.where(value, *this); }
 
 Tensor Tensor::threefry(const Tensor& seed) const {
-  WHIT_USER(dtype() == DType::UInt64 && seed.dtype() == DType::UInt64, Runtime,
-            "[threefry] counter {} and key {}; expected uint64 both", dtype(), seed.dtype());
+  WHIT_USER(dtype() == DType::UInt64 && seed.dtype() == DType::UInt64, Runtime, "[threefry] counter {} and key {}; expected uint64 both", dtype(),
+            seed.dtype());
   return binary("threefry", Op::Threefry, *this, seed);
 }
 
@@ -169,8 +165,7 @@ Tensor Tensor::logaddexp(const Tensor& other) const {
   const std::vector<UOp> s = broadcasted("logaddexp", {this, &other});
   const Tensor x = to_float_dtype(wrap(s[0])), y = to_float_dtype(wrap(s[1]));
   const Tensor m = x.maximum(y).detach();
-  const Tensor safe =
-      m.isinf().where(m.zeros_like({.buffer = false}), m);  // of two equal infinities the maximum is the answer
+  const Tensor safe = m.isinf().where(m.zeros_like({.buffer = false}), m);  // of two equal infinities the maximum is the answer
   const Tensor r = ((x - safe).exp() + (y - safe).exp()).log() + safe;
   return m.eq(-INFINITY).where(m, r);
 }

@@ -24,16 +24,14 @@ UOp one_window(const UOp& x, size_t axis, int64_t k, int64_t stride, int64_t dil
 
 namespace detail {
 
-Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::span<const int64_t> stride,
-            std::span<const int64_t> dilation) {
+Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::span<const int64_t> stride, std::span<const int64_t> dilation) {
   const size_t n = k.size(), first = x.ndim() - n;
   UOp u = x.uop();
   for (size_t i = 0; i < n; ++i) {
-    WHIT_USER(k[i] > 0 && stride[i] > 0 && dilation[i] > 0, Value,
-              "[{}] kernel {} stride {} dilation {}; expected positive numbers", op, k[i], stride[i], dilation[i]);
+    WHIT_USER(k[i] > 0 && stride[i] > 0 && dilation[i] > 0, Value, "[{}] kernel {} stride {} dilation {}; expected positive numbers", op, k[i],
+              stride[i], dilation[i]);
     WHIT_USER(x.shape()[first + i] >= dilation[i] * (k[i] - 1) + 1, Value,
-              "[{}] a window of {} (dilation {}) is larger than axis {} of the padded shape {}", op, k[i], dilation[i],
-              first + i, x.shape());
+              "[{}] a window of {} (dilation {}) is larger than axis {} of the padded shape {}", op, k[i], dilation[i], first + i, x.shape());
     u = one_window(u, first + i, k[i], stride[i], dilation[i]);
   }
   return wrap(u);
@@ -42,8 +40,8 @@ Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::sp
 Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes) {
   for (const int64_t v : padding) check_step(op, "padding", v);
   if (padding.is_single()) return Dims(2 * n_axes, padding[0]);
-  WHIT_USER(padding.size() == n_axes || padding.size() == 2 * n_axes, Value,
-            "[{}] padding has {} numbers; expected 1, {} or {}", op, padding.size(), n_axes, 2 * n_axes);
+  WHIT_USER(padding.size() == n_axes || padding.size() == 2 * n_axes, Value, "[{}] padding has {} numbers; expected 1, {} or {}", op, padding.size(),
+            n_axes, 2 * n_axes);
   if (padding.size() == 2 * n_axes) return Dims(padding.begin(), padding.end());
   Dims out;
   for (size_t i = n_axes; i-- > 0;) {
@@ -58,19 +56,16 @@ Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes) {
 Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const {
   must_be_defined("conv2d", *this);
   must_be_defined("conv2d", weight);
-  WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion,
-            "[conv2d] input {} and weight {}; expected equal ranks of at least 3", shape(), weight.shape());
-  if (shape().is_symbolic())
-    return row_by_row("conv2d", *this, 1, [&](const Tensor& x) { return x.conv2d(weight, bias, o); });
+  WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion, "[conv2d] input {} and weight {}; expected equal ranks of at least 3", shape(),
+            weight.shape());
+  if (shape().is_symbolic()) return row_by_row("conv2d", *this, 1, [&](const Tensor& x) { return x.conv2d(weight, bias, o); });
   const size_t n = ndim() - 2;
   const int64_t batch = shape()[0], cin = weight.shape()[1], cout = weight.shape()[0], groups = o.groups;
-  WHIT_USER(
-      groups > 0 && groups * cin == shape()[1] && cout % groups == 0, Assertion,
-      "[conv2d] input {}, weight {} and groups {} do not match: expected {} input channels and outputs divisible by {}",
-      shape(), weight.shape(), groups, groups * cin, groups);
+  WHIT_USER(groups > 0 && groups * cin == shape()[1] && cout % groups == 0, Assertion,
+            "[conv2d] input {}, weight {} and groups {} do not match: expected {} input channels and outputs divisible by {}", shape(),
+            weight.shape(), groups, groups * cin, groups);
   if (bias.defined())
-    WHIT_USER(bias.ndim() == 1 && bias.shape()[0] == cout, Assertion, "[conv2d] bias {} for {} output channels",
-              bias.shape(), cout);
+    WHIT_USER(bias.ndim() == 1 && bias.shape()[0] == cout, Assertion, "[conv2d] bias {} for {} output channels", bias.shape(), cout);
   const Dims k(weight.shape().begin() + 2, weight.shape().end());
   const Dims stride = spread("conv2d", "stride", o.stride, n), dilation = spread("conv2d", "dilation", o.dilation, n);
   const DType out = least_upper_dtype(dtype(), weight.dtype());
@@ -82,8 +77,7 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
     return bias.defined() ? y + bias.reshape(b_dims) : y;
   };
   const auto ones = [](const Dims& d) { return std::ranges::all_of(d, [](int64_t v) { return v == 1; }); };
-  if (n == 2 && groups == 1 && ones(stride) && ones(dilation) && dtype() == DType::Float32 && out == dtype() &&
-      acc == out && weight.dtype() == out)
+  if (n == 2 && groups == 1 && ones(stride) && ones(dilation) && dtype() == DType::Float32 && out == dtype() && acc == out && weight.dtype() == out)
     if (const std::optional<Tensor> y = detail::winograd(*this, weight, pads)) return biased(*y);
   const Tensor windows = detail::pool("conv2d", pad(pads).cast(acc), k, stride, dilation);
   // windows: [b, g*cin, o.., k..] -> [b, g, 1, o.., cin, k..]
@@ -109,20 +103,17 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   const UOp w = broadcast_to(weight.cast(acc).reshape(w_dims).uop(), all_dims);
   Dims axes;
   for (int64_t i = 0; i <= in; ++i) axes.push_back(3 + in + i);
-  return biased(
-      wrap(alu(Op::Mul, {x, w})).sum(IntList(axes), false, acc).reshape(out_dims).cast(o.dtype.value_or(out)));
+  return biased(wrap(alu(Op::Mul, {x, w})).sum(IntList(axes), false, acc).reshape(out_dims).cast(o.dtype.value_or(out)));
 }
 
 Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {
-  WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion,
-            "[conv_transpose2d] input {} and weight {}; expected equal ranks of at least 3", shape(), weight.shape());
-  if (shape().is_symbolic())
-    return row_by_row("conv_transpose2d", *this, 1,
-                      [&](const Tensor& x) { return x.conv_transpose2d(weight, bias, o); });
+  WHIT_USER(ndim() >= 3 && weight.ndim() == ndim(), Assertion, "[conv_transpose2d] input {} and weight {}; expected equal ranks of at least 3",
+            shape(), weight.shape());
+  if (shape().is_symbolic()) return row_by_row("conv_transpose2d", *this, 1, [&](const Tensor& x) { return x.conv_transpose2d(weight, bias, o); });
   const size_t n = ndim() - 2;
   const int64_t groups = o.groups, cin = weight.shape()[0], cout = weight.shape()[1];
-  WHIT_USER(groups > 0 && cin == shape()[1] && cin % groups == 0, Assertion,
-            "[conv_transpose2d] input {}, weight {} and groups {} do not match", shape(), weight.shape(), groups);
+  WHIT_USER(groups > 0 && cin == shape()[1] && cin % groups == 0, Assertion, "[conv_transpose2d] input {}, weight {} and groups {} do not match",
+            shape(), weight.shape(), groups);
   const Dims stride = spread("conv_transpose2d", "stride", o.stride, n);
   const Dims dilation = spread("conv_transpose2d", "dilation", o.dilation, n);
   const Dims out_pad = spread("conv_transpose2d", "output_padding", o.output_padding, n);
@@ -211,8 +202,7 @@ Tensor pad_with(const Tensor& x, const Dims& pads, const UOp& value) {
 
 Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
   const PoolSizes s = pool_sizes("avg_pool2d", *this, o);
-  if (shape().is_symbolic())
-    return row_by_row("avg_pool2d", *this, ndim() - s.n, [&](const Tensor& x) { return x.avg_pool2d(o); });
+  if (shape().is_symbolic()) return row_by_row("avg_pool2d", *this, ndim() - s.n, [&](const Tensor& x) { return x.avg_pool2d(o); });
   const Dims pads = o.ceil_mode ? ceil_pads(*this, s) : s.pads;
   const Tensor x = to_float_dtype(*this);
   const Tensor w = detail::pool("avg_pool2d", x.pad(pads), s.k, s.stride, s.dilation);
@@ -235,8 +225,7 @@ Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
 
 Tensor Tensor::max_pool2d(const PoolOptions& o) const {
   const PoolSizes s = pool_sizes("max_pool2d", *this, o);
-  if (shape().is_symbolic())
-    return row_by_row("max_pool2d", *this, ndim() - s.n, [&](const Tensor& x) { return x.max_pool2d(o); });
+  if (shape().is_symbolic()) return row_by_row("max_pool2d", *this, ndim() - s.n, [&](const Tensor& x) { return x.max_pool2d(o); });
   const UOp lowest = constant_of(monoid_identity("max", dtype()));
   const Tensor x = pad_with(*this, o.ceil_mode ? ceil_pads(*this, s) : s.pads, lowest);
   const Tensor w = detail::pool("max_pool2d", x, s.k, s.stride, s.dilation);
@@ -254,29 +243,25 @@ std::pair<Tensor, Tensor> Tensor::max_pool2d_indices(const PoolOptions& o) const
   const Dims own(shape().end() - s.n, shape().end());
   const int64_t plane = detail::prod(own);
   const Tensor position = arange(0, plane, 1, DType::Int32).reshape(own);
-  const Tensor at = detail::pool("max_pool2d", pad_with(position, pads, whit::constant(DType::Int32, plane)), s.k,
-                                 s.stride, s.dilation);
+  const Tensor at = detail::pool("max_pool2d", pad_with(position, pads, whit::constant(DType::Int32, plane)), s.k, s.stride, s.dilation);
   Tensor hit = w.eq(best);
   if (is_float(dtype())) hit = hit | w.isnan();
   return {w.max(axes), hit.where(at, constant_int(plane, DType::Int32)).min(axes)};
 }
 
-Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o,
-                            const std::optional<IntList>& output_size) const {
+Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o, const std::optional<IntList>& output_size) const {
   const PoolSizes s = pool_sizes("max_unpool2d", *this, o);
-  WHIT_USER(indices.shape() == shape(), Runtime, "[max_unpool2d] indices {} for values {}; expected equal shapes",
-            indices.shape(), shape());
+  WHIT_USER(indices.shape() == shape(), Runtime, "[max_unpool2d] indices {} for values {}; expected equal shapes", indices.shape(), shape());
   Dims dims(shape().begin(), shape().end() - s.n);
   const int64_t rows = detail::prod(dims);
   if (output_size) {
-    WHIT_USER(output_size->size() == ndim() || output_size->size() == s.n, Value,
-              "[max_unpool2d] output_size has {} numbers; expected {} or {}", output_size->size(), s.n, ndim());
+    WHIT_USER(output_size->size() == ndim() || output_size->size() == s.n, Value, "[max_unpool2d] output_size has {} numbers; expected {} or {}",
+              output_size->size(), s.n, ndim());
     dims.append(output_size->end() - s.n, output_size->end());
   } else {
     for (size_t i = 0; i < s.n; ++i) {
       const size_t at = 2 * (s.n - 1 - i);
-      dims.push_back((shape()[ndim() - s.n + i] - 1) * s.stride[i] - s.pads[at] - s.pads[at + 1] +
-                     s.dilation[i] * (s.k[i] - 1) + 1);
+      dims.push_back((shape()[ndim() - s.n + i] - 1) * s.stride[i] - s.pads[at] - s.pads[at + 1] + s.dilation[i] * (s.k[i] - 1) + 1);
     }
   }
   const int64_t plane = detail::prod(dims) / std::max<int64_t>(rows, 1), n_in = numel() / std::max<int64_t>(rows, 1);

@@ -13,15 +13,13 @@ namespace {
 UOp lanes(int64_t n) { return UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(n)); }
 
 void check_sizes(const char* op, const IntList& shape) {
-  for (size_t i = 0; i < shape.size(); ++i)
-    WHIT_USER(shape.at(i).min() >= 0, Value, "[{}] negative size in shape {}", op, shape);
+  for (size_t i = 0; i < shape.size(); ++i) WHIT_USER(shape.at(i).min() >= 0, Value, "[{}] negative size in shape {}", op, shape);
 }
 
 }  // namespace
 
 TensorOptions detail::like(const char* op, const Tensor& x, const TensorOptions& o) {
-  WHIT_USER(!o.device || x.devices().size() <= 1, Runtime, "[{}] a device is given, but the tensor is on {}", op,
-            *x.device());
+  WHIT_USER(!o.device || x.devices().size() <= 1, Runtime, "[{}] a device is given, but the tensor is on {}", op, *x.device());
   TensorOptions out = o;
   if (!out.dtype) out.dtype = x.dtype();
   if (!out.device) out.device = x.device();
@@ -37,8 +35,7 @@ Tensor Tensor::empty(const IntList& shape, const TensorOptions& o) {
 namespace {
 Tensor filled(const IntList& shape, const Tensor& fill_value, const TensorOptions& o, int64_t axis) {
   check_sizes("full", shape);
-  WHIT_USER(fill_value.numel() == 1, Value, "[full] the fill value has shape {}; expected one element",
-            fill_value.shape());
+  WHIT_USER(fill_value.numel() == 1, Value, "[full] the fill value has shape {}; expected one element", fill_value.shape());
   const UOp v = shaped(cast_value(fill_value.uop(), o.dtype.value_or(fill_value.dtype())), Dims());
   const UOp all = broadcast_scalar(v, shape.shape());
   if (!o.buffer) return wrap(all);
@@ -46,9 +43,7 @@ Tensor filled(const IntList& shape, const Tensor& fill_value, const TensorOption
 }
 }  // namespace
 
-Tensor Tensor::full(const IntList& shape, const Tensor& fill_value, const TensorOptions& o) {
-  return filled(shape, fill_value, o, -1);
-}
+Tensor Tensor::full(const IntList& shape, const Tensor& fill_value, const TensorOptions& o) { return filled(shape, fill_value, o, -1); }
 Tensor Tensor::zeros(const IntList& shape, const TensorOptions& o) { return full(shape, 0.0, o); }
 Tensor Tensor::ones(const IntList& shape, const TensorOptions& o) { return full(shape, 1.0, o); }
 Tensor Tensor::empty_like(const TensorOptions& o) const {
@@ -68,8 +63,7 @@ Tensor Tensor::const_like(const Tensor& v, std::optional<DType> dt) const {
 
 Tensor Tensor::arange(int64_t start, int64_t stop, int64_t step, std::optional<DType> dtype) {
   WHIT_USER(step != 0, Value, "[arange] the step is 0; expected a positive or negative one");
-  if (dtype && is_float(*dtype))
-    return arange_float(static_cast<double>(start), static_cast<double>(stop), static_cast<double>(step), dtype);
+  if (dtype && is_float(*dtype)) return arange_float(static_cast<double>(start), static_cast<double>(stop), static_cast<double>(step), dtype);
   const __int128 span = static_cast<__int128>(stop) - start;
   const __int128 wide = (span + step + (step > 0 ? -1 : 1)) / step;
   const int64_t n = span == 0 || (span > 0) != (step > 0) ? 0 : static_cast<int64_t>(wide);
@@ -78,8 +72,7 @@ Tensor Tensor::arange(int64_t start, int64_t stop, int64_t step, std::optional<D
     const int64_t last = static_cast<int64_t>(start + static_cast<__int128>(n - 1) * step);
     const int64_t low = std::min(start, last), high = std::max(start, last);
     if (!dtype && (low < int_min(dt) || high > int_max(dt))) dt = DType::Int64;
-    WHIT_USER(low >= int_min(dt) && high <= int_max(dt), Overflow, "[arange] {} .. {} does not fit {}", start, last,
-              dt);
+    WHIT_USER(low >= int_min(dt) && high <= int_max(dt), Overflow, "[arange] {} .. {} does not fit {}", start, last, dt);
   }
   if (n == 0) return wrap(broadcast_scalar(whit::constant(dt, 0), Dims{0}));
   UOp v = lanes(n);

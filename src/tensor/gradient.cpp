@@ -15,12 +15,11 @@ namespace {
 UOp seed_of(const char* op, const Tensor& self, const Tensor& gradient) {
   WHIT_USER(self.is_floating_point(), Runtime, "[{}] the result is {}; expected a float dtype", op, self.dtype());
   if (!gradient.defined()) {
-    WHIT_USER(self.numel() == 1 && self.ndim() == 0, Assertion,
-              "[{}] the result has shape {}; expected a scalar, or give `gradient`", op, self.shape());
+    WHIT_USER(self.numel() == 1 && self.ndim() == 0, Assertion, "[{}] the result has shape {}; expected a scalar, or give `gradient`", op,
+              self.shape());
     return constant(self.dtype(), 1.0);
   }
-  WHIT_USER(gradient.shape() == self.shape(), Assertion, "[{}] gradient has shape {}, the result {}", op,
-            gradient.shape(), self.shape());
+  WHIT_USER(gradient.shape() == self.shape(), Assertion, "[{}] gradient has shape {}, the result {}", op, gradient.shape(), self.shape());
   return cast_value(gradient.uop(), self.dtype());
 }
 
@@ -124,14 +123,13 @@ int64_t register_gradient(GradientFn fn) {
     for (size_t i = 0; i < out_grads.size(); ++i) grads.push_back(gradient_or_zeros(out_grads[i], body.src(i)));
     for (size_t i = 1; i < call.n_src(); ++i) inputs.push_back(wrap(call.src(i)));
     const std::vector<Tensor> given = user(grads, inputs);
-    WHIT_USER(given.size() <= inputs.size(), Value, "[gradient] a custom gradient gave {} tensors for {} inputs",
-              given.size(), inputs.size());
+    WHIT_USER(given.size() <= inputs.size(), Value, "[gradient] a custom gradient gave {} tensors for {} inputs", given.size(), inputs.size());
     std::vector<UOp> out;
     for (size_t i = 0; i < given.size(); ++i) {
       out.emplace_back();
       if (!given[i].defined()) continue;
-      WHIT_USER(given[i].shape() == inputs[i].shape(), Value, "[gradient] a custom gradient has shape {}, its input {}",
-                given[i].shape(), inputs[i].shape());
+      WHIT_USER(given[i].shape() == inputs[i].shape(), Value, "[gradient] a custom gradient has shape {}, its input {}", given[i].shape(),
+                inputs[i].shape());
       out.back() = cast_value(given[i].uop(), inputs[i].dtype());
     }
     return out;
@@ -144,8 +142,7 @@ std::vector<Tensor> results_of(const UOp& body, std::span<const UOp> args, int64
   const Arg how = gradient == kRecompute ? Arg("checkpoint") : gradient ? Arg(gradient) : Arg();
   const UOp call = UOp::make(Op::Call, DType::Void, with_front(body, args), how);
   std::vector<Tensor> out;
-  for (size_t i = 0; i < body.n_src(); ++i)
-    out.push_back(wrap(UOp::make(Op::GetTuple, body.src(i).dtype(), {call}, Arg(static_cast<int64_t>(i)))));
+  for (size_t i = 0; i < body.n_src(); ++i) out.push_back(wrap(UOp::make(Op::GetTuple, body.src(i).dtype(), {call}, Arg(static_cast<int64_t>(i)))));
   return out;
 }
 
@@ -156,22 +153,19 @@ UOp tuple_of(std::span<const Tensor> tensors) {
 }
 }  // namespace
 
-std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit,
-                              int64_t gradient) {
+std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit, int64_t gradient) {
   std::unordered_map<const Node*, UOp> map;
   std::vector<UOp> args;
   for (const Tensor& t : inputs) {
     const UOp u = t.uop();
-    if (map.try_emplace(u.node(), param(static_cast<int64_t>(args.size()), u.dtype(), u.shape())).second)
-      args.push_back(u);
+    if (map.try_emplace(u.node(), param(static_cast<int64_t>(args.size()), u.dtype(), u.shape())).second) args.push_back(u);
   }
   // Buffers that the body reads besides its arguments become arguments too.
   const UOp body = substitute(tuple_of(outputs), map);
   std::unordered_map<const Node*, UOp> implicit;
   for (const Node* n : toposort(body)) {
     if (n->op != Op::Buffer) continue;
-    WHIT_USER(allow_implicit, Runtime,
-              "[function] the body reads a buffer of shape {} that is no argument; pass it, or allow_implicit=True",
+    WHIT_USER(allow_implicit, Runtime, "[function] the body reads a buffer of shape {} that is no argument; pass it, or allow_implicit=True",
               n->shape);
     implicit.emplace(n, param(static_cast<int64_t>(args.size()), n->dtype, n->shape));
     args.push_back(UOp(n));
@@ -189,16 +183,13 @@ std::vector<Tensor> Tensor::call(std::span<const Tensor> args, std::span<const T
   for (const Tensor& t : args) values.push_back(must_be_defined("call", t).uop());
   const UOp tuple = tuple_of(body);
   for (const Node* n : toposort(tuple)) {
-    WHIT_USER(n->op != Op::Buffer, Runtime, "[call] the body reads a buffer of shape {}; expected PARAMs (as_param)",
-              n->shape);
+    WHIT_USER(n->op != Op::Buffer, Runtime, "[call] the body reads a buffer of shape {}; expected PARAMs (as_param)", n->shape);
     if (n->op != Op::Param) continue;
     const auto slot = static_cast<size_t>(n->arg.int_at(0));
-    WHIT_USER(slot < values.size(), Runtime, "[call] the body has PARAM {}, {} arguments are given", slot,
-              values.size());
+    WHIT_USER(slot < values.size(), Runtime, "[call] the body has PARAM {}, {} arguments are given", slot, values.size());
     const UOp& v = values[slot];
-    WHIT_USER(v.dtype() == n->dtype && v.shape() == n->shape, Runtime,
-              "[call] argument {} is {} of {}, PARAM {} is {} of {}", slot, v.dtype(), v.shape(), slot, n->dtype,
-              n->shape);
+    WHIT_USER(v.dtype() == n->dtype && v.shape() == n->shape, Runtime, "[call] argument {} is {} of {}, PARAM {} is {} of {}", slot, v.dtype(),
+              v.shape(), slot, n->dtype, n->shape);
   }
   return results_of(tuple, values, gradient);
 }

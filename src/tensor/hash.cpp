@@ -57,9 +57,7 @@ Tensor permute_state(Tensor state, const RoundData& d) {
 Tensor bytes_of(const Tensor& x) { return x.dtype() == DType::UInt8 ? x : x.bitcast(DType::UInt8); }
 
 // [n, kChunk] to [n, 16]: pieces of 4096 bytes, then their hashes.
-Tensor hash_chunks(const Tensor& x) {
-  return x.reshape({-1, 4096}).keccak("shake_128").reshape({x.shape()[0], 4096}).keccak("shake_128");
-}
+Tensor hash_chunks(const Tensor& x) { return x.reshape({-1, 4096}).keccak("shake_128").reshape({x.shape()[0], 4096}).keccak("shake_128"); }
 
 }  // namespace
 
@@ -71,8 +69,7 @@ Tensor Tensor::keccak(std::string_view cfg) const {
 }
 
 Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
-  WHIT_USER(rate % 8 == 0 && 0 < rate && rate < 200, Value, "[keccak] rate {}; expected a multiple of 8 below 200",
-            rate);
+  WHIT_USER(rate % 8 == 0 && 0 < rate && rate < 200, Value, "[keccak] rate {}; expected a multiple of 8 below 200", rate);
   WHIT_USER(0 <= suffix && suffix < 128, Value, "[keccak] suffix {}; expected 0..127", suffix);
   WHIT_USER(ndim() > 0, Index, "[keccak] a tensor without axes; expected bytes along the last one");
   const Tensor data = bytes_of(*this);
@@ -84,14 +81,9 @@ Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
   const auto mark = [&](int64_t at, int64_t value) {
     return arange(0, n_blocks * rate).eq(at).where(constant_int(value, DType::UInt8), constant_int(0, DType::UInt8));
   };
-  const Tensor padded =
-      data.reshape({rows, n}).pad({0, n_blocks * rate - n}) ^ mark(n, suffix) ^ mark(n_blocks * rate - 1, 128);
-  const Tensor blocks = padded.reshape({rows, n_blocks, rate})
-                            .contiguous()
-                            .bitcast(DType::UInt64)
-                            .pad({0, kLanes - rate / 8})
-                            .permute({1, 2, 0})
-                            .contiguous();
+  const Tensor padded = data.reshape({rows, n}).pad({0, n_blocks * rate - n}) ^ mark(n, suffix) ^ mark(n_blocks * rate - 1, 128);
+  const Tensor blocks =
+      padded.reshape({rows, n_blocks, rate}).contiguous().bitcast(DType::UInt64).pad({0, kLanes - rate / 8}).permute({1, 2, 0}).contiguous();
   const RoundData d = round_data({.device = device()});
   Tensor state;
   for (int64_t k = 0; k < n_blocks; ++k) {

@@ -11,16 +11,13 @@ std::string dims_str(std::span<const int64_t> dims) { return Shape(dims).str(); 
 
 int64_t prod(std::span<const int64_t> dims) {
   int64_t n = 1;
-  for (const int64_t d : dims)
-    WHIT_USER(!__builtin_mul_overflow(n, d, &n), Value, "[tensor] shape {} has more than 2^63 elements",
-              dims_str(dims));
+  for (const int64_t d : dims) WHIT_USER(!__builtin_mul_overflow(n, d, &n), Value, "[tensor] shape {} has more than 2^63 elements", dims_str(dims));
   return n;
 }
 
 int64_t resolve_axis(const char* op, int64_t axis, const Shape& shape) {
   const int64_t n = std::max<int64_t>(1, static_cast<int64_t>(shape.size()));
-  WHIT_USER(-n <= axis && axis < n, Index, "[{}] axis {} is out of range for shape {}; valid axes are {}..{}", op, axis,
-            shape, -n, n - 1);
+  WHIT_USER(-n <= axis && axis < n, Index, "[{}] axis {} is out of range for shape {}; valid axes are {}..{}", op, axis, shape, -n, n - 1);
   return axis < 0 ? axis + n : axis;
 }
 
@@ -38,8 +35,7 @@ Dims resolve_axes(const char* op, const Axes& axes, const Shape& shape) {
   for (const int64_t a : axes.list()) out.push_back(resolve_axis(op, a, shape));
   if (shape.empty()) return {};
   std::ranges::sort(out);
-  for (size_t i = 1; i < out.size(); ++i)
-    WHIT_USER(out[i] != out[i - 1], Runtime, "[{}] axis {} is given twice", op, out[i]);
+  for (size_t i = 1; i < out.size(); ++i) WHIT_USER(out[i] != out[i - 1], Runtime, "[{}] axis {} is given twice", op, out[i]);
   return out;
 }
 
@@ -80,15 +76,9 @@ Shape broadcast_shapes(const char* op, std::initializer_list<const Shape*> shape
 // ---- symbolic sizes
 
 static bool both_numbers(const Sint& a, const Sint& b) { return !a.is_symbolic() && !b.is_symbolic(); }
-Sint plus(const Sint& a, const Sint& b) {
-  return both_numbers(a, b) ? Sint(a.max() + b.max()) : linear_sum(a.uop() + b.uop());
-}
-Sint minus(const Sint& a, const Sint& b) {
-  return both_numbers(a, b) ? Sint(a.max() - b.max()) : linear_sum(a.uop() - b.uop());
-}
-Sint times(const Sint& a, const Sint& b) {
-  return both_numbers(a, b) ? Sint(prod(Dims{a.max(), b.max()})) : linear_sum(a.uop() * b.uop());
-}
+Sint plus(const Sint& a, const Sint& b) { return both_numbers(a, b) ? Sint(a.max() + b.max()) : linear_sum(a.uop() + b.uop()); }
+Sint minus(const Sint& a, const Sint& b) { return both_numbers(a, b) ? Sint(a.max() - b.max()) : linear_sum(a.uop() - b.uop()); }
+Sint times(const Sint& a, const Sint& b) { return both_numbers(a, b) ? Sint(prod(Dims{a.max(), b.max()})) : linear_sum(a.uop() * b.uop()); }
 Sint product(const Shape& s, std::span<const int64_t> axes) {
   Sint n = 1;
   for (const int64_t a : axes) n = times(n, size_of(s, static_cast<size_t>(a)));
@@ -148,15 +138,13 @@ UOp broadcast_to(const UOp& x, const Shape& shape) {
 }
 
 Tensor broadcast_to(const char* op, const Tensor& x, const Shape& want) {
-  WHIT_USER(broadcast_shapes(op, {&x.shape(), &want}) == want, Index, "[{}] shape {} does not broadcast to {}", op,
-            x.shape(), want);
+  WHIT_USER(broadcast_shapes(op, {&x.shape(), &want}) == want, Index, "[{}] shape {} does not broadcast to {}", op, x.shape(), want);
   return move_view(x, [&](const UOp& u) { return broadcast_to(u, want); });
 }
 
 UOp base_const(const UOp& x) {
   const Node* n = x.node();
-  while (n->op == Op::Reshape || n->op == Op::Expand || n->op == Op::Permute || n->op == Op::Flip ||
-         n->op == Op::Shrink || n->op == Op::Detach)
+  while (n->op == Op::Reshape || n->op == Op::Expand || n->op == Op::Permute || n->op == Op::Flip || n->op == Op::Shrink || n->op == Op::Detach)
     n = n->src_begin()[0];
   return n->op == Op::Const && !n->arg.is_invalid() ? UOp(n) : UOp();
 }
@@ -193,9 +181,7 @@ Tensor nothing_of(const Tensor& x, std::span<const int64_t> dims) {
   return wrap(shaped(shrink(shaped(x.uop(), flat), none), dims));
 }
 
-Tensor to_float_dtype(const Tensor& x) {
-  return is_float(x.dtype()) ? x : x.cast(least_upper_float(x.dtype(), default_float()));
-}
+Tensor to_float_dtype(const Tensor& x) { return is_float(x.dtype()) ? x : x.cast(least_upper_float(x.dtype(), default_float())); }
 
 Shape reduced_dims(const Shape& s, std::span<const int64_t> axes, bool keepdim) {
   Sints out;
@@ -236,8 +222,7 @@ Tensor Tensor::cast(DType to) const {
 }
 
 Tensor Tensor::bitcast(DType to) const {
-  WHIT_USER(!is_weak(dtype()) && !is_weak(to) && to != DType::Void, Runtime,
-            "[bitcast] {} to {}: a weak dtype and void have no bits", dtype(), to);
+  WHIT_USER(!is_weak(dtype()) && !is_weak(to) && to != DType::Void, Runtime, "[bitcast] {} to {}: a weak dtype and void have no bits", dtype(), to);
   if (to == dtype()) return *this;
   const int from_bytes_n = n_bytes(dtype()), to_bytes_n = n_bytes(to);
   if (from_bytes_n != to_bytes_n) {

@@ -116,8 +116,7 @@ Shape reduced_dims(const Shape& shape, std::span<const int64_t> axes, bool keepd
 Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim);
 
 /// Sliding windows over the last k.size() axes: [.., out.., k..].
-Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::span<const int64_t> stride,
-            std::span<const int64_t> dilation);
+Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::span<const int64_t> stride, std::span<const int64_t> dilation);
 /// Padding of the last axes as pairs from the last axis to the first.
 Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes);
 /// A 3x3 convolution of stride 1 (x [b, cin, h, w], float32; pads as of pad()) by Winograd, where WINO and the sizes want

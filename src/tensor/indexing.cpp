@@ -73,16 +73,12 @@ Tensor take_slice(const Tensor& x, size_t axis, const Slice& s) {
   });
 }
 
-bool is_mask(const Index& i) {
-  return i.kind() == Index::Kind::Values && i.as_tensor().dtype() == DType::Bool && i.as_tensor().ndim() > 0;
-}
+bool is_mask(const Index& i) { return i.kind() == Index::Kind::Values && i.as_tensor().dtype() == DType::Bool && i.as_tensor().ndim() > 0; }
 
 Parsed parse(const Tensor& self, std::span<const Index> indices) {
   size_t n_used = 0, n_dots = 0;
   for (const Index& i : indices) {
-    n_used += i.kind() == Index::Kind::Dots || i.kind() == Index::Kind::Axis ? 0
-              : is_mask(i)                                                   ? i.as_tensor().ndim()
-                                                                             : 1;
+    n_used += i.kind() == Index::Kind::Dots || i.kind() == Index::Kind::Axis ? 0 : is_mask(i) ? i.as_tensor().ndim() : 1;
     n_dots += i.kind() == Index::Kind::Dots;
   }
   WHIT_USER(n_dots <= 1, Index, "[getitem] {} ellipses; an index can only have a single one", n_dots);
@@ -94,15 +90,14 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
       case Index::Kind::Integer: {
         if (i.as_int().is_symbolic() || p.view.shape().symbol(axis)) {
           const Sint n = size_of(p.view.shape(), axis), k = i.as_int().max() < 0 ? plus(i.as_int(), n) : i.as_int();
-          WHIT_USER(at_most(0, k) && at_most(plus(k, 1), n), Index,
-                    "[getitem] index {} is out of bounds for axis {} of size {}", i.as_int(), seen, n);
+          WHIT_USER(at_most(0, k) && at_most(plus(k, 1), n), Index, "[getitem] index {} is out of bounds for axis {} of size {}", i.as_int(), seen,
+                    n);
           p.view = symbolic_part(p.view, axis, k, plus(k, 1)).squeeze(static_cast<int64_t>(axis));
           ++seen;
           break;
         }
         const int64_t size = p.view.shape()[axis], v = i.as_int().max();
-        WHIT_USER(-size <= v && v < size, Index, "[getitem] index {} is out of bounds for axis {} of size {}", v, seen,
-                  size);
+        WHIT_USER(-size <= v && v < size, Index, "[getitem] index {} is out of bounds for axis {} of size {}", v, seen, size);
         const int64_t at = v < 0 ? v + size : v;
         Dims dims(p.view.shape().begin(), p.view.shape().end());
         dims.erase(dims.begin() + axis);
@@ -124,12 +119,10 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
         if (is_mask(i)) {
           // Its true places, read now: one index tensor for each of its axes.
           for (size_t k = 0; k < t.ndim(); ++k)
-            WHIT_USER(t.shape()[k] == p.view.shape()[axis + k], Index,
-                      "[getitem] a mask of shape {} does not fit the axes from {} on of shape {}", t.shape(), seen,
-                      self.shape());
+            WHIT_USER(t.shape()[k] == p.view.shape()[axis + k], Index, "[getitem] a mask of shape {} does not fit the axes from {} on of shape {}",
+                      t.shape(), seen, self.shape());
           const Tensor places = t.nonzero();
-          for (size_t k = 0; k < t.ndim(); ++k)
-            p.tensors.push_back({axis++, places.get({Slice{}, static_cast<int64_t>(k)})});
+          for (size_t k = 0; k < t.ndim(); ++k) p.tensors.push_back({axis++, places.get({Slice{}, static_cast<int64_t>(k)})});
           seen += t.ndim();
           break;
         }
@@ -168,8 +161,7 @@ Joined join(const Parsed& p) {
     consecutive &= k == 0 || p.tensors[k].axis == p.tensors[k - 1].axis + 1;
   }
   for (size_t i = 0; i < s.size(); ++i)
-    if (std::ranges::find(j.to_front, static_cast<int64_t>(i)) == j.to_front.end())
-      j.to_front.push_back(static_cast<int64_t>(i));
+    if (std::ranges::find(j.to_front, static_cast<int64_t>(i)) == j.to_front.end()) j.to_front.push_back(static_cast<int64_t>(i));
   Dims row_dims{n_rows};
   for (size_t i = 0; i < j.to_front.size(); ++i) {
     j.front_dims.push_back(s[static_cast<size_t>(j.to_front[i])]);
@@ -180,10 +172,8 @@ Joined join(const Parsed& p) {
   Tensor valid;
   for (const TensorIndex& t : p.tensors) {
     const int64_t size = s[t.axis];
-    const Tensor i = t.index.cast(t.index.dtype() == DType::Int64 || t.index.dtype() == DType::UInt32 ||
-                                          t.index.dtype() == DType::UInt64
-                                      ? DType::Int64
-                                      : dt);
+    const Tensor i =
+        t.index.cast(t.index.dtype() == DType::Int64 || t.index.dtype() == DType::UInt32 || t.index.dtype() == DType::UInt64 ? DType::Int64 : dt);
     const Tensor wrapped = i.lt(0).where(i + size, i);
     const Tensor ok = wrapped.ge(0) & wrapped.lt(size);
     valid = valid.defined() ? valid & ok : ok;
@@ -230,9 +220,7 @@ Tensor Tensor::get(std::span<const Index> indices) const {
   if (j.rows.numel() == 0) return wrap(broadcast_scalar(whit::constant(dtype(), 0), j.dims)).permute(order);
   return wrap(whit::gather(j.rows.uop(), j.index.uop())).permute(order);
 }
-Tensor Tensor::get(std::initializer_list<Index> indices) const {
-  return get(std::span<const Index>(indices.begin(), indices.size()));
-}
+Tensor Tensor::get(std::initializer_list<Index> indices) const { return get(std::span<const Index>(indices.begin(), indices.size())); }
 Tensor Tensor::operator[](const Index& index) const { return get(std::span<const Index>(&index, 1)); }
 
 Tensor& Tensor::set(std::span<const Index> indices, const Tensor& value) {

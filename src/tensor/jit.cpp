@@ -34,8 +34,7 @@ bool collect_bindings(const UOp& u, Bindings& b) {
     if (n->op != Op::Bind) continue;
     any = true;
     const auto [it, fresh] = b.emplace(variable_of(n), UOp(n));
-    WHIT_USER(fresh || it->second.node() == n, Jit, "[jit] bind mismatch: '{}' is {} and {}", it->first,
-              it->second.arg().as_int(), n->arg.as_int());
+    WHIT_USER(fresh || it->second.node() == n, Jit, "[jit] bind mismatch: '{}' is {} and {}", it->first, it->second.arg().as_int(), n->arg.as_int());
   }
   return any;
 }
@@ -53,31 +52,26 @@ UOp rebound(const UOp& u, const Bindings& b) {
 // Is `shape` what was captured, whatever its variables are bound to?
 bool same_sizes(const Shape& shape, const Shape& captured, const Bindings& b) {
   bool same = shape.size() == captured.size();
-  for (size_t i = 0; same && i < shape.size(); ++i)
-    same = size_of(shape, i) == Sint(rebound(size_of(captured, i).uop(), b));
+  for (size_t i = 0; same && i < shape.size(); ++i) same = size_of(shape, i) == Sint(rebound(size_of(captured, i).uop(), b));
   return same;
 }
 
-std::string describe(const Shape& shape, DType dtype, uint16_t device) {
-  return fmt::format("{} of {} on {}", dtype, shape, device_name(device));
-}
+std::string describe(const Shape& shape, DType dtype, uint16_t device) { return fmt::format("{} of {} on {}", dtype, shape, device_name(device)); }
 
 // Where the inputs lie. An input on several devices has a place on each.
 struct Placed {
   std::vector<UOp> memory;                // by place: BUFFER below RESHAPEs
   std::vector<size_t> input;              // by place: number of the input
   std::vector<const Buffer*> allocation;  // by place
-  std::vector<const Buffer*> shown;  // by place: the memory that it is a view of, when `memory` is a copy of that view
-  std::vector<UOp> whole;            // by input: null, or the view of all places when there are several
-  std::vector<char> is_copied;       // by input
+  std::vector<const Buffer*> shown;       // by place: the memory that it is a view of, when `memory` is a copy of that view
+  std::vector<UOp> whole;                 // by input: null, or the view of all places when there are several
+  std::vector<char> is_copied;            // by input
   bool any_copied = false;
 };
 
 UOp base_of(const UOp& u) { return UOp(engine::memory_of(u.node())); }
 
-std::vector<UOp> places_of(const UOp& view) {
-  return is_multi(view->device) ? split_devices(std::span(&view, 1))[0].parts : std::vector<UOp>{view};
-}
+std::vector<UOp> places_of(const UOp& view) { return is_multi(view->device) ? split_devices(std::span(&view, 1))[0].parts : std::vector<UOp>{view}; }
 
 template <class Fn> bool any_memory(const UOp& buffer_node, Fn&& fn) {
   for (const UOp& part : buffer_parts(buffer_node))
@@ -135,14 +129,12 @@ void check_copies(const engine::CapturedGraph& g, const Placed& in) {
   for (size_t i = 0; i < in.shown.size(); ++i) {
     if (!in.shown[i]) continue;
     bool written = g.writes_input(i);
-    for (const auto& f : fixed)
-      written |= f.is_written && (f.memory->base() ? f.memory->base() : f.memory).get() == in.shown[i];
+    for (const auto& f : fixed) written |= f.is_written && (f.memory->base() ? f.memory->base() : f.memory).get() == in.shown[i];
     for (size_t j = 0; j < in.shown.size(); ++j) written |= g.writes_input(j) && in.allocation[j] == in.shown[i];
-    WHIT_USER(
-        !written, Jit,
-        "[jit] input {} is a view of part of a memory that the captured function writes; pass the whole of it, or a "
-        "clone()",
-        in.input[i]);
+    WHIT_USER(!written, Jit,
+              "[jit] input {} is a view of part of a memory that the captured function writes; pass the whole of it, or a "
+              "clone()",
+              in.input[i]);
   }
 }
 
@@ -187,8 +179,7 @@ bool is_pending(const Tensor::Impl& t) {
 bool has_pending_store(const Tensor::Impl& t) { return t.storage && is_pending(t); }
 
 // The tensors whose graphs reach a BUFFER that `is_it` says yes to.
-template <class Fn>
-std::vector<Tensor> that_reach(std::vector<Tensor> tensors, Fn&& is_it, bool (*enter)(const Node*)) {
+template <class Fn> std::vector<Tensor> that_reach(std::vector<Tensor> tensors, Fn&& is_it, bool (*enter)(const Node*)) {
   std::vector<UOp> roots;
   for (const Tensor& t : tensors) roots.push_back(t.impl()->storage ? t.impl()->storage->state() : t.impl()->value);
   std::unordered_map<const Node*, char> reaches;
@@ -250,12 +241,10 @@ struct TinyJit::Captured {
   void start_watch();
   bool has_changed(const Placed& in) const;
   void settle(const Placed& in);
-  Tensor result(size_t number, const std::shared_ptr<Storage>& storage, std::span<const UOp> places,
-                const Bindings& bound) const;
+  Tensor result(size_t number, const std::shared_ptr<Storage>& storage, std::span<const UOp> places, const Bindings& bound) const;
 };
 
-Tensor TinyJit::Captured::result(size_t number, const std::shared_ptr<Storage>& storage, std::span<const UOp> places,
-                                 const Bindings& bound) const {
+Tensor TinyJit::Captured::result(size_t number, const std::shared_ptr<Storage>& storage, std::span<const UOp> places, const Bindings& bound) const {
   const Result& r = results[number];
   if (storage && r.same_chain && shown_elems(r.same_chain) == storage->state().shape().numel())
     return Tensor(std::make_shared<Tensor::Impl>(rebound(r.same_chain, bound), storage));
@@ -306,8 +295,8 @@ bool TinyJit::Captured::has_changed(const Placed& in) const {
     if (n->refs.load(std::memory_order_relaxed) > 2) return true;
   }
   return std::ranges::any_of(watches, [](const Watch& w) {
-    return !w.sure || !has_payload(w.part, w.memory.get()) ||
-           w.node->refs.load(std::memory_order_relaxed) != w.n_refs || w.memory.use_count() != w.n_uses;
+    return !w.sure || !has_payload(w.part, w.memory.get()) || w.node->refs.load(std::memory_order_relaxed) != w.n_refs ||
+           w.memory.use_count() != w.n_uses;
   });
 }
 
@@ -318,13 +307,11 @@ void TinyJit::Captured::settle(const Placed& in) {
   for (size_t i = 0; i < in.memory.size(); ++i)
     if (graph->writes_input(i)) overwritten[engine::buffer_of(base_of(in.memory[i])).get()] = 1;
   std::vector<Tensor> all = that_reach(
-      live_if(has_pending_store),
-      [&](const Node* n) { return any_memory(UOp(n), [&](const Buffer* b) { return memory.contains(b); }); },
+      live_if(has_pending_store), [&](const Node* n) { return any_memory(UOp(n), [&](const Buffer* b) { return memory.contains(b); }); },
       not_realised);
   std::vector<Tensor> readers = that_reach(
       live_if([](const Tensor::Impl& t) { return !t.storage && is_pending(t); }),
-      [&](const Node* n) { return any_memory(UOp(n), [&](const Buffer* b) { return overwritten.contains(b); }); },
-      not_realised);
+      [&](const Node* n) { return any_memory(UOp(n), [&](const Buffer* b) { return overwritten.contains(b); }); }, not_realised);
   for (Tensor& t : readers) all.push_back(std::move(t));
   Tensor::realize_all(all);
   all.clear();
@@ -336,8 +323,8 @@ namespace {
 // JIT_CHECK=1: what the function itself makes of a call, which is then undone.
 class Beside {
  public:
-  Beside(std::vector<BufferPtr> state, const engine::CapturedGraph& graph, std::span<const Tensor> inputs,
-         std::span<const Tensor> given, const TinyJit::Body& body)
+  Beside(std::vector<BufferPtr> state, const engine::CapturedGraph& graph, std::span<const Tensor> inputs, std::span<const Tensor> given,
+         const TinyJit::Body& body)
       : memory_(std::move(state)) {
     {
       const Placed in = in_memory(inputs);  // later it would look like a reader of what the function overwrites
@@ -353,8 +340,8 @@ class Beside {
     for (size_t i = 0; i < memory_.size(); ++i) memory_[i]->copyin(before[i].data(), memory_[i]->n_bytes());
   }
   void compare(std::span<const Tensor> replayed) const {
-    WHIT_USER(replayed.size() == results_.size(), Jit,
-              "[jit] JIT_CHECK: the function gives {} tensors now, {} were captured", results_.size(), replayed.size());
+    WHIT_USER(replayed.size() == results_.size(), Jit, "[jit] JIT_CHECK: the function gives {} tensors now, {} were captured", results_.size(),
+              replayed.size());
     same("result", bytes_of(replayed), results_);
     same("stored tensor", contents(), stored_);
   }
@@ -368,18 +355,16 @@ class Beside {
   }
   Contents contents() const {
     Contents out;
-    for (const BufferPtr& b : memory_)
-      b->copyout(out.emplace_back(static_cast<size_t>(b->n_bytes())).data(), b->n_bytes());
+    for (const BufferPtr& b : memory_) b->copyout(out.emplace_back(static_cast<size_t>(b->n_bytes())).data(), b->n_bytes());
     return out;
   }
   static void same(const char* what, const Contents& got, const Contents& want) {
     for (size_t i = 0; i < got.size(); ++i) {
       const auto at = std::mismatch(got[i].begin(), got[i].end(), want[i].begin(), want[i].end()).first;
-      WHIT_USER(
-          got[i] == want[i], Jit,
-          "[jit] JIT_CHECK: {} {} of the replay is not what the function gives now, from byte {} of {} on: it depends "
-          "on something that is no tensor among its arguments or its state",
-          what, i, at - got[i].begin(), want[i].size());
+      WHIT_USER(got[i] == want[i], Jit,
+                "[jit] JIT_CHECK: {} {} of the replay is not what the function gives now, from byte {} of {} on: it depends "
+                "on something that is no tensor among its arguments or its state",
+                what, i, at - got[i].begin(), want[i].size());
     }
   }
   std::vector<BufferPtr> memory_{};  // that the call writes
@@ -414,22 +399,20 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
   }
   if (captured_ && flag::JIT()) {
     const auto& want = captured_->inputs;
-    WHIT_USER(inputs.size() == want.size(), Jit, "[jit] {} input tensors; captured with {}", inputs.size(),
-              want.size());
+    WHIT_USER(inputs.size() == want.size(), Jit, "[jit] {} input tensors; captured with {}", inputs.size(), want.size());
     VariableValues values;
     for (const auto& [name, v] : captured_->bindings) {
       const auto it = bound.find(name);
       WHIT_USER(it != bound.end() && it->second.src(0) == v.src(0), Jit,
-                "[jit] the variable '{}' from {} to {} is not among the inputs; it was when captured", name, v.vmin(),
-                v.vmax());
+                "[jit] the variable '{}' from {} to {} is not among the inputs; it was when captured", name, v.vmin(), v.vmax());
       values[name] = it->second.arg().as_int();
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& t = inputs[i];
       WHIT_USER(t.defined(), Jit, "[jit] input {} is undefined", i);
       const uint16_t device = device_id(t.device().value_or(""));
-      WHIT_USER(same_sizes(t.shape(), want[i].shape, bound) && t.dtype() == want[i].dtype && device == want[i].device,
-                Jit, "[jit] input {} is {}; captured with {}", i, describe(t.shape(), t.dtype(), device),
+      WHIT_USER(same_sizes(t.shape(), want[i].shape, bound) && t.dtype() == want[i].dtype && device == want[i].device, Jit,
+                "[jit] input {} is {}; captured with {}", i, describe(t.shape(), t.dtype(), device),
                 describe(want[i].shape, want[i].dtype, want[i].device));
     }
     std::optional<Beside> beside;
@@ -463,8 +446,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
     ++cnt_;
     return out;
   }
-  WHIT_USER(!engine::is_capturing(), Runtime,
-            "[jit] a function with a jit of its own was called while another one is captured");
+  WHIT_USER(!engine::is_capturing(), Runtime, "[jit] a function with a jit of its own was called while another one is captured");
   auto fresh = std::make_unique<Captured>();
   Placed in = in_memory(inputs);
   for (const Tensor& t : inputs) fresh->inputs.push_back({t.shape(), t.dtype(), device_id(*t.device())});
@@ -472,9 +454,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
 
   // What waits to be stored belongs to the time before; values that wait may read what the function overwrites.
   Tensor::realize_all(live_if(has_pending_store));
-  const auto reads_memory = [](std::vector<Tensor> all) {
-    return that_reach(std::move(all), [](const Node*) { return true; }, not_realised);
-  };
+  const auto reads_memory = [](std::vector<Tensor> all) { return that_reach(std::move(all), [](const Node*) { return true; }, not_realised); };
   const auto is_waiting_value = [](const Tensor::Impl& t) { return !t.storage && is_pending(t); };
   if (settles_values_) Tensor::realize_all(reads_memory(live_if(is_waiting_value)));
   std::vector<std::weak_ptr<Tensor::Impl>> waiting;
@@ -499,8 +479,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
     all.clear();
     std::vector<UOp> results;
     for (const Tensor& t : out) {
-      WHIT_USER(t.device() && !is_weak(t.dtype()), Jit,
-                "[jit] a result is a constant without memory; return tensors that are computed on a device");
+      WHIT_USER(t.device() && !is_weak(t.dtype()), Jit, "[jit] a result is a constant without memory; return tensors that are computed on a device");
       const UOp whole = whole_buffer(t);
       Captured::Result& r = fresh->results.emplace_back();
       r.chain = detail::memory_tensor(sized(whole, t.shape())).impl()->value;
@@ -528,12 +507,9 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
       if (!t->storage) still.emplace_back(std::move(t));
     }
     const auto before = capture.overwritten();
-    again |=
-        !that_reach(
-             std::move(still),
-             [&](const Node* n) { return std::ranges::any_of(before, [&](const UOp& b) { return b.node() == n; }); },
-             nullptr)
-             .empty();
+    again |= !that_reach(
+                  std::move(still), [&](const Node* n) { return std::ranges::any_of(before, [&](const UOp& b) { return b.node() == n; }); }, nullptr)
+                  .empty();
     if (again && !settles_values_) {
       settles_values_ = true;
       ++cnt_;

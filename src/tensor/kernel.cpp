@@ -36,8 +36,7 @@ class Nest {
     }
     Tensor& old = after[slot];
     const Tensor value = broadcast_to("custom_kernel", value_of(store.src(1).node()), dims).flatten();
-    WHIT_USER(value.dtype() == old.dtype(), Runtime, "[custom_kernel] a {} is stored to tensor {}, which is {}",
-              value.dtype(), slot, old.dtype());
+    WHIT_USER(value.dtype() == old.dtype(), Runtime, "[custom_kernel] a {} is stored to tensor {}, which is {}", value.dtype(), slot, old.dtype());
     if (index.n_src() == 2 && index.src(1) == in_order && detail::prod(dims) == old.numel()) {
       old = value;
       return;
@@ -49,22 +48,19 @@ class Nest {
   }
 
  private:
-  size_t axis_of(const Node* range) const {
-    return static_cast<size_t>(std::ranges::find(ranges_, range) - ranges_.begin());
-  }
+  size_t axis_of(const Node* range) const { return static_cast<size_t>(std::ranges::find(ranges_, range) - ranges_.begin()); }
   const Tensor& at(const Node* n) const { return values_.at(n); }
   // An INDEX that arithmetic uses is read.
   Tensor value_of(const Node* n) const { return n->op == Op::Index ? read(n) : at(n); }
   Tensor read(const Node* index) const {
     const Tensor x = flat_[slot_of(index)];
-    const Tensor v =
-        wrap(UOp::make(Op::Gather, x.dtype(), {x.uop(), at(index->src_begin()[1]).cast(DType::Int64).uop()}));
+    const Tensor v = wrap(UOp::make(Op::Gather, x.dtype(), {x.uop(), at(index->src_begin()[1]).cast(DType::Int64).uop()}));
     return index->n_src > 2 ? at(index->src_begin()[2]).where(v, Tensor::constant(0, x.dtype())) : v;
   }
   size_t slot_of(const Node* index) const {
     const Node* p = index->src_begin()[0];
-    WHIT_USER(index->op == Op::Index && p->op == Op::Param, NotImplemented,
-              "[custom_kernel] an access to {}; expected INDEX of a placeholder", p->op);
+    WHIT_USER(index->op == Op::Index && p->op == Op::Param, NotImplemented, "[custom_kernel] an access to {}; expected INDEX of a placeholder",
+              p->op);
     const auto slot = static_cast<size_t>(p->arg.int_at(0));
     WHIT_USER(slot < flat_.size(), Index, "[custom_kernel] placeholder {} of {}", slot, flat_.size());
     return slot;
@@ -95,8 +91,8 @@ class Nest {
       }
       default: break;
     }
-    WHIT_USER(is_elementwise(n->op), NotImplemented,
-              "[custom_kernel] a kernel with {}; expected loads, arithmetic, reductions and one store a nest", n->op);
+    WHIT_USER(is_elementwise(n->op), NotImplemented, "[custom_kernel] a kernel with {}; expected loads, arithmetic, reductions and one store a nest",
+              n->op);
     std::vector<UOp> src;
     Shape dims = ones;
     for (const Node* s : n->src()) dims = broadcast_shapes("custom_kernel", {&dims, &value_of(s).shape()});
@@ -120,12 +116,11 @@ std::vector<Tensor> Tensor::custom_kernel(std::span<const Tensor> tensors, const
     flat.push_back(t.flatten());
   }
   const UOp sink = kernel(params);
-  WHIT_USER(sink.op() == Op::Sink && sink.n_src() > 0, Type, "[custom_kernel] the function gave {}; expected a SINK",
-            sink.op());
+  WHIT_USER(sink.op() == Op::Sink && sink.n_src() > 0, Type, "[custom_kernel] the function gave {}; expected a SINK", sink.op());
   std::vector<Tensor> after = flat;
   for (const UOp& end : sink.srcs()) {
-    WHIT_USER(end.op() == Op::End && end.src(0).op() == Op::Store, Type,
-              "[custom_kernel] the SINK holds {}; expected END(STORE(..), ranges..)", end.op());
+    WHIT_USER(end.op() == Op::End && end.src(0).op() == Op::Store, Type, "[custom_kernel] the SINK holds {}; expected END(STORE(..), ranges..)",
+              end.op());
     Nest(end, flat).store_into(after, end);
   }
   for (size_t i = 0; i < tensors.size(); ++i) out.push_back(after[i].reshape(tensors[i].shape()));

@@ -11,15 +11,12 @@ using namespace detail;
 Tensor Tensor::dot(const Tensor& w, std::optional<DType> dt) const {
   must_be_defined("matmul", *this);
   must_be_defined("matmul", w);
-  WHIT_USER(ndim() > 0 && w.ndim() > 0, Runtime, "[matmul] shapes {} and {}; expected at least one axis each", shape(),
-            w.shape());
+  WHIT_USER(ndim() > 0 && w.ndim() > 0, Runtime, "[matmul] shapes {} and {}; expected at least one axis each", shape(), w.shape());
   const size_t inner = w.ndim() >= 2 ? w.ndim() - 2 : 0;
   const Sint columns = size_of(shape(), ndim() - 1), rows = size_of(w.shape(), inner);
-  WHIT_USER(columns == rows, Runtime, "[matmul] shapes {} and {}: {} columns against {} rows", shape(), w.shape(),
-            columns, rows);
+  WHIT_USER(columns == rows, Runtime, "[matmul] shapes {} and {}: {} columns against {} rows", shape(), w.shape(), columns, rows);
   if (columns.is_symbolic())  // zeros add nothing
-    return whole_axes(*this, Dims{static_cast<int64_t>(ndim()) - 1})
-        .dot(whole_axes(w, Dims{static_cast<int64_t>(inner)}), dt);
+    return whole_axes(*this, Dims{static_cast<int64_t>(ndim()) - 1}).dot(whole_axes(w, Dims{static_cast<int64_t>(inner)}), dt);
   const DType out = least_upper_dtype(dtype(), w.dtype());
   const DType strong = strong_dtype(out, default_int(), default_float());
   const DType acc = dt.value_or(sum_dtype(strong));
@@ -50,14 +47,13 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
       inputs.back() += c;
     }
   }
-  WHIT_USER(inputs.size() == operands.size(), Value, "[einsum] '{}' names {} operands, {} are given", formula,
-            inputs.size(), operands.size());
+  WHIT_USER(inputs.size() == operands.size(), Value, "[einsum] '{}' names {} operands, {} are given", formula, inputs.size(), operands.size());
   // Ellipses become capital-free private letters, right aligned.
   size_t n_dots = 0;
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (inputs[k].find("...") == std::string::npos) continue;
-    WHIT_USER(operands[k].ndim() + 3 >= inputs[k].size(), Value,
-              "[einsum] operand {} of shape {} has too few axes for '{}'", k, operands[k].shape(), inputs[k]);
+    WHIT_USER(operands[k].ndim() + 3 >= inputs[k].size(), Value, "[einsum] operand {} of shape {} has too few axes for '{}'", k, operands[k].shape(),
+              inputs[k]);
     n_dots = std::max(n_dots, operands[k].ndim() + 3 - inputs[k].size());
   }
   auto spread_dots = [&](std::string s, size_t n) {
@@ -70,9 +66,8 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
   for (size_t k = 0; k < inputs.size(); ++k) {
     const bool dots = inputs[k].find("...") != std::string::npos;
     inputs[k] = spread_dots(inputs[k], dots ? operands[k].ndim() + 3 - inputs[k].size() : 0);
-    WHIT_USER(inputs[k].size() == operands[k].ndim(), Value,
-              "[einsum] operand {} of shape {} against {} letters in '{}'", k, operands[k].shape(), inputs[k].size(),
-              formula);
+    WHIT_USER(inputs[k].size() == operands[k].ndim(), Value, "[einsum] operand {} of shape {} against {} letters in '{}'", k, operands[k].shape(),
+              inputs[k].size(), formula);
   }
   std::string output;
   if (arrow != std::string::npos) {
@@ -96,8 +91,7 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
           ++j;
           continue;
         }
-        WHIT_USER(x.shape()[i] == x.shape()[j], Runtime, "[einsum] '{}' has sizes {} and {}", letters[i], x.shape()[i],
-                  x.shape()[j]);
+        WHIT_USER(x.shape()[i] == x.shape()[j], Runtime, "[einsum] '{}' has sizes {} and {}", letters[i], x.shape()[i], x.shape()[j]);
         x = x.diagonal(0, static_cast<int64_t>(i), static_cast<int64_t>(j));  // the diagonal is the last axis
         x = x.permute(moved_axis(x.ndim(), x.ndim() - 1, i));
         letters.erase(j, 1);
@@ -106,8 +100,7 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
     for (size_t i = 0; i < letters.size(); ++i) {
       auto [it, fresh] = size_of.emplace(letters[i], x.shape()[i]);
       if (!fresh && it->second == 1) it->second = x.shape()[i];
-      WHIT_USER(x.shape()[i] == it->second || x.shape()[i] == 1, Runtime, "[einsum] '{}' has sizes {} and {}",
-                letters[i], it->second, x.shape()[i]);
+      WHIT_USER(x.shape()[i] == it->second || x.shape()[i] == 1, Runtime, "[einsum] '{}' has sizes {} and {}", letters[i], it->second, x.shape()[i]);
     }
     xs.push_back(x);
   }
@@ -136,8 +129,7 @@ Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands
     if (i >= output.size()) sum_axes.push_back(static_cast<int64_t>(i));
   }
   product = product.expand(full);
-  return sum_axes.empty() ? (dt ? product.cast(*dt) : product)
-                          : product.sum(IntList(sum_axes), false, dt).cast(dt.value_or(product.dtype()));
+  return sum_axes.empty() ? (dt ? product.cast(*dt) : product) : product.sum(IntList(sum_axes), false, dt).cast(dt.value_or(product.dtype()));
 }
 
 }  // namespace whit

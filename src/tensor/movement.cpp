@@ -31,11 +31,10 @@ Tensor pad_by_mode(const Tensor& x, std::span<const int64_t> before_after, const
     const int64_t before = before_after[2 * axis], after = before_after[2 * axis + 1], n = x.shape()[axis];
     if (before == 0 && after == 0) continue;
     const bool reflects = mode == "reflect", repeats = mode == "replicate";
-    WHIT_USER(!reflects || (before < n && after < n), Value,
-              "[pad] reflect by ({}, {}) needs padding smaller than the size {}", before, after, n);
+    WHIT_USER(!reflects || (before < n && after < n), Value, "[pad] reflect by ({}, {}) needs padding smaller than the size {}", before, after, n);
     WHIT_USER(!repeats || n > 0, Value, "[pad] replicate of an axis of size 0");
-    WHIT_USER(reflects || repeats || (before <= n && after <= n), Value,
-              "[pad] circular by ({}, {}) wraps more than once around the size {}", before, after, n);
+    WHIT_USER(reflects || repeats || (before <= n && after <= n), Value, "[pad] circular by ({}, {}) wraps more than once around the size {}", before,
+              after, n);
     const auto border = [&](int64_t begin, int64_t size) {
       Dims dims(out.shape().begin(), out.shape().end());
       dims[axis] = size;
@@ -63,8 +62,7 @@ Tensor element_numbers(const Shape& shape) {
   for (size_t i = 0; i < shape.size(); ++i) {
     Dims lane(shape.size(), 1);
     lane[i] = shape[i];
-    n = n * Tensor(size_of(shape, i).uop()) +
-        wrap(shaped(UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(shape[i])), lane));
+    n = n * Tensor(size_of(shape, i).uop()) + wrap(shaped(UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(shape[i])), lane));
   }
   return n;
 }
@@ -130,8 +128,8 @@ Tensor Tensor::expand(const IntList& to) const {
   for (size_t i = 0; i < to.size(); ++i) {
     const Sint have = i < left ? Sint(1) : size_of(s, i - left);
     const Sint want = to.at(i) == Sint(-1) ? have : to.at(i);
-    WHIT_USER(want.min() >= 0 && (have == want || have == Sint(1)), Value,
-              "[expand] axis {} of shape {} cannot become {} (of {})", i, s, to.at(i), to);
+    WHIT_USER(want.min() >= 0 && (have == want || have == Sint(1)), Value, "[expand] axis {} of shape {} cannot become {} (of {})", i, s, to.at(i),
+              to);
     sizes.push_back(want);
   }
   const Shape want = to_shape(sizes);
@@ -155,28 +153,24 @@ Tensor Tensor::flip(const IntList& axes) const {
   Dims all;
   for (const int64_t a : axes) all.push_back(resolve_axis("flip", a, shape()));
   std::ranges::sort(all);
-  for (size_t i = 1; i < all.size(); ++i)
-    WHIT_USER(all[i] != all[i - 1], Runtime, "[flip] axis {} is given twice", all[i]);
+  for (size_t i = 1; i < all.size(); ++i) WHIT_USER(all[i] != all[i - 1], Runtime, "[flip] axis {} is given twice", all[i]);
   if (all.empty() || ndim() == 0) return *this;
   if (shape().is_symbolic()) {  // what counts stands at the end then
     const Shape& s = shape();
     Sints begin(ndim(), 0);
-    for (const int64_t a : all)
-      begin[static_cast<size_t>(a)] = minus(s[static_cast<size_t>(a)], size_of(s, static_cast<size_t>(a)));
+    for (const int64_t a : all) begin[static_cast<size_t>(a)] = minus(s[static_cast<size_t>(a)], size_of(s, static_cast<size_t>(a)));
     return wrap(whit::shrink_to(whit::flip(whole_axes(*this, all).uop(), all), begin, sizes_of(s)));
   }
   return move_view(*this, [&](const UOp& u) { return whit::flip(u, all); });
 }
 
 Tensor Tensor::shrink(Pairs begin_end) const {
-  WHIT_USER(begin_end.size() == ndim(), Value, "[shrink] {} pairs for shape {}; expected {}", begin_end.size(), shape(),
-            ndim());
+  WHIT_USER(begin_end.size() == ndim(), Value, "[shrink] {} pairs for shape {}; expected {}", begin_end.size(), shape(), ndim());
   Sints begin, sizes;
   for (size_t i = 0; i < ndim(); ++i) {
     const Sint n = size_of(shape(), i);
     const auto [b, e] = begin_end[i].value_or(std::pair<Sint, Sint>(0, n));
-    WHIT_USER(at_most(0, b) && at_most(b, e) && at_most(e, n), Value,
-              "[shrink] [{}, {}) is no part of axis {} of shape {}", b, e, i, shape());
+    WHIT_USER(at_most(0, b) && at_most(b, e) && at_most(e, n), Value, "[shrink] [{}, {}) is no part of axis {} of shape {}", b, e, i, shape());
     begin.push_back(b);
     sizes.push_back(minus(e, b));
   }
@@ -193,24 +187,21 @@ Tensor Tensor::shrink_to(std::span<const std::optional<Sint>> to) const {
 // ---- padding
 
 Tensor Tensor::pad_axes(Pairs padding, const PadOptions& o) const {
-  WHIT_USER(padding.size() == ndim(), Value, "[pad] {} pairs for shape {}; expected {}", padding.size(), shape(),
-            ndim());
-  WHIT_USER(o.mode == "constant" || o.mode == "reflect" || o.mode == "replicate" || o.mode == "circular",
-            NotImplemented, "[pad] mode '{}'; expected constant, reflect, replicate or circular", o.mode);
+  WHIT_USER(padding.size() == ndim(), Value, "[pad] {} pairs for shape {}; expected {}", padding.size(), shape(), ndim());
+  WHIT_USER(o.mode == "constant" || o.mode == "reflect" || o.mode == "replicate" || o.mode == "circular", NotImplemented,
+            "[pad] mode '{}'; expected constant, reflect, replicate or circular", o.mode);
   Dims before_after, begin_end;
   Sints place, rest;  // what comes before and behind each axis
   for (size_t i = 0; i < ndim(); ++i) {
     const auto [before, after] = padding[i].value_or(std::pair<Sint, Sint>(0, 0));
     const bool symbolic = shape().symbol(i) || before.is_symbolic() || after.is_symbolic();
     const bool none = before == Sint(0) && after == Sint(0);
-    WHIT_USER(
-        !symbolic || none || (o.mode == "constant" && at_most(0, before) && at_most(0, after)), NotImplemented,
-        "[pad] ({}, {}) of axis {} of shape {} by mode '{}'; only zeros or more by 'constant' go with symbolic sizes",
-        before, after, i, shape(), o.mode);
+    WHIT_USER(!symbolic || none || (o.mode == "constant" && at_most(0, before) && at_most(0, after)), NotImplemented,
+              "[pad] ({}, {}) of axis {} of shape {} by mode '{}'; only zeros or more by 'constant' go with symbolic sizes", before, after, i,
+              shape(), o.mode);
     const int64_t b = symbolic ? 0 : before.max(), a = symbolic ? 0 : after.max();
     for (const int64_t v : {b, a})
-      WHIT_USER(-INT64_MAX / 4 < v && v < INT64_MAX / 4, Value, "[pad] {} is out of range for axis {} of shape {}", v,
-                i, shape());
+      WHIT_USER(-INT64_MAX / 4 < v && v < INT64_MAX / 4, Value, "[pad] {} is out of range for axis {} of shape {}", v, i, shape());
     const int64_t n = shape()[i], begin = std::max<int64_t>(0, -b), end = n - std::max<int64_t>(0, -a);
     WHIT_USER(begin <= end, Value, "[pad] ({}, {}) removes more than axis {} of shape {} has", b, a, i, shape());
     begin_end.push_back(begin);
@@ -279,8 +270,7 @@ Tensor Tensor::squeeze(std::optional<int64_t> dim) const {
 
 Tensor Tensor::unsqueeze(int64_t dim) const {
   const int64_t n = static_cast<int64_t>(ndim()) + 1;
-  WHIT_USER(-n <= dim && dim < n, Index, "[unsqueeze] axis {} is out of range for shape {}; valid axes are {}..{}", dim,
-            shape(), -n, n - 1);
+  WHIT_USER(-n <= dim && dim < n, Index, "[unsqueeze] axis {} is out of range for shape {}; valid axes are {}..{}", dim, shape(), -n, n - 1);
   Sints sizes = sizes_of(shape());
   sizes.insert(sizes.begin() + (dim < 0 ? dim + n : dim), 1);
   return reshape(sizes);
@@ -353,8 +343,7 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
     WHIT_USER(t.ndim() == first.ndim(), Assertion, "[cat] shapes {} and {} differ in rank", first.shape(), t.shape());
     for (size_t i = 0; i < first.ndim(); ++i)
       WHIT_USER(i == axis || size_of(t.shape(), i) == size_of(first.shape(), i), Assertion,
-                "[cat] shapes {} and {} differ in axis {}, which is not the joined axis {}", first.shape(), t.shape(),
-                i, axis);
+                "[cat] shapes {} and {} differ in axis {}, which is not the joined axis {}", first.shape(), t.shape(), i, axis);
     dt = least_upper_dtype(dt, t.dtype());
     total = plus(total, size_of(t.shape(), axis));
     equal_sizes &= t.shape()[axis] == first.shape()[axis] && !t.shape().symbol(axis);
@@ -408,8 +397,7 @@ std::vector<Tensor> Tensor::split(const IntList& sizes, int64_t dim) const {
       WHIT_USER(s >= 0, Value, "[split] negative size {}", s);
       sum += s;
     }
-    WHIT_USER(sum == n, Value, "[split] sizes {} sum to {}, axis {} of shape {} has {}", dims_str(sizes), sum, axis,
-              shape(), n);
+    WHIT_USER(sum == n, Value, "[split] sizes {} sum to {}, axis {} of shape {} has {}", dims_str(sizes), sum, axis, shape(), n);
     parts = Dims(sizes.begin(), sizes.end());
   }
   std::vector<Tensor> out;
@@ -451,8 +439,7 @@ std::vector<Tensor> Tensor::meshgrid(std::span<const Tensor> tensors, std::strin
 // ---- repetition
 
 Tensor Tensor::repeat(const IntList& repeats) const {
-  WHIT_USER(repeats.size() >= ndim(), Value, "[repeat] {} repeats for shape {}; expected at least {}", repeats.size(),
-            shape(), ndim());
+  WHIT_USER(repeats.size() >= ndim(), Value, "[repeat] {} repeats for shape {}; expected at least {}", repeats.size(), shape(), ndim());
   const size_t left = repeats.size() - ndim();
   Sints split_sizes, wide, joined;
   for (size_t i = 0; i < repeats.size(); ++i) {

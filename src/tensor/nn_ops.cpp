@@ -21,8 +21,7 @@ Tensor Tensor::layernorm(const IntList& axis, double eps) const {
   return (centered * ((centered * centered).mean(IntList(axes), true) + eps).rsqrt()).cast(f.dtype());
 }
 
-Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd,
-                         const IntList& axis) const {
+Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd, const IntList& axis) const {
   const Dims axes = resolve_axes("batchnorm", Axes(axis), shape());
   Dims dims(ndim(), 1);
   for (const int64_t a : axes) dims[static_cast<size_t>(a)] = shape()[static_cast<size_t>(a)];
@@ -34,10 +33,8 @@ Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor&
 
 Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const AttentionOptions& o) const {
   WHIT_USER(ndim() >= 2 && key.ndim() >= 2 && value.ndim() >= 2, Value,
-            "[scaled_dot_product_attention] query {}, key {}, value {}; expected at least two axes", shape(),
-            key.shape(), value.shape());
-  WHIT_USER(!o.is_causal || !o.attn_mask, Runtime,
-            "[scaled_dot_product_attention] is_causal and a mask are both given");
+            "[scaled_dot_product_attention] query {}, key {}, value {}; expected at least two axes", shape(), key.shape(), value.shape());
+  WHIT_USER(!o.is_causal || !o.attn_mask, Runtime, "[scaled_dot_product_attention] is_causal and a mask are both given");
   Tensor k = key, v = value;
   if (o.enable_gqa) {
     const int64_t heads = size(-3), k_heads = k.size(-3), v_heads = v.size(-3);
@@ -64,8 +61,8 @@ Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& val
 
 namespace detail {
 void check_reduction(const char* op, std::string_view reduction) {
-  WHIT_USER(reduction == "mean" || reduction == "sum" || reduction == "none", Value,
-            "[{}] reduction '{}'; expected 'mean', 'sum' or 'none'", op, reduction);
+  WHIT_USER(reduction == "mean" || reduction == "sum" || reduction == "none", Value, "[{}] reduction '{}'; expected 'mean', 'sum' or 'none'", op,
+            reduction);
 }
 Tensor reduce_loss(const char* op, const Tensor& x, std::string_view reduction) {
   check_reduction(op, reduction);
@@ -97,16 +94,13 @@ Tensor Tensor::binary_crossentropy_logits(const Tensor& y, std::string_view redu
   return reduce_loss("binary_crossentropy_logits", loss, reduction);
 }
 
-Tensor Tensor::sparse_categorical_crossentropy(const Tensor& y, int64_t ignore_index, double label_smoothing,
-                                               std::string_view reduction) const {
+Tensor Tensor::sparse_categorical_crossentropy(const Tensor& y, int64_t ignore_index, double label_smoothing, std::string_view reduction) const {
   constexpr const char* op = "sparse_categorical_crossentropy";
   check_smoothing(op, label_smoothing);
   check_reduction(op, reduction);
-  WHIT_USER(ndim() == y.ndim() + 1, Runtime, "[{}] logits {} and labels {}: expected one label a row", op, shape(),
-            y.shape());
+  WHIT_USER(ndim() == y.ndim() + 1, Runtime, "[{}] logits {} and labels {}: expected one label a row", op, shape(), y.shape());
   for (size_t i = 0; i < y.ndim(); ++i)
-    WHIT_USER(shape()[i] == y.shape()[i], Runtime, "[{}] logits {} and labels {} differ in axis {}", op, shape(),
-              y.shape(), i);
+    WHIT_USER(shape()[i] == y.shape()[i], Runtime, "[{}] logits {} and labels {} differ in axis {}", op, shape(), y.shape(), i);
   Tensor loss = label_scores(log_softmax(), y, static_cast<int64_t>(ndim()) - 1, label_smoothing).neg();
   if (ignore_index == -1) return reduce_loss(op, loss, reduction);
   const Tensor counts = y.ne(ignore_index);
@@ -129,13 +123,11 @@ Tensor Tensor::cross_entropy(const Tensor& y, std::string_view reduction, double
   Dims want;
   for (size_t i = 0; i < ndim(); ++i)
     if (static_cast<int64_t>(i) != axis) want.push_back(shape()[i]);
-  WHIT_USER(y.shape() == Shape(want), Runtime, "[{}] logits {} and labels {}: expected labels {}", op, shape(),
-            y.shape(), dims_str(want));
+  WHIT_USER(y.shape() == Shape(want), Runtime, "[{}] logits {} and labels {}: expected labels {}", op, shape(), y.shape(), dims_str(want));
   return reduce_loss(op, label_scores(log_probs, y, axis, label_smoothing).neg(), reduction);
 }
 
-Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int64_t> ignore_index,
-                        std::string_view reduction) const {
+Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int64_t> ignore_index, std::string_view reduction) const {
   constexpr const char* op = "nll_loss";
   check_reduction(op, reduction);
   const int64_t axis = ndim() == 1 ? 0 : 1;
@@ -158,18 +150,15 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int
 Tensor Tensor::interpolate(const IntList& size, std::string_view mode, bool align_corners) const {
   WHIT_USER(mode == "linear" || mode == "nearest" || mode == "nearest-exact", Assertion,
             "[interpolate] mode '{}'; expected 'linear', 'nearest' or 'nearest-exact'", mode);
-  WHIT_USER(size.size() <= ndim() && !size.empty(), Assertion, "[interpolate] {} sizes for shape {}; expected 1..{}",
-            size.size(), shape(), ndim());
+  WHIT_USER(size.size() <= ndim() && !size.empty(), Assertion, "[interpolate] {} sizes for shape {}; expected 1..{}", size.size(), shape(), ndim());
   WHIT_USER(mode == "linear" || !align_corners, Assertion, "[interpolate] align_corners is for mode 'linear' only");
   Tensor x = *this;
   for (size_t i = 0; i < size.size(); ++i) {
     const size_t axis = ndim() - size.size() + i;
     const int64_t n_in = shape()[axis], n_out = size[i];
-    WHIT_USER(n_out > 0 && n_in > 0, Value,
-              "[interpolate] axis {} of size {} cannot become {}; expected positive sizes", axis, n_in, n_out);
-    const double scale = align_corners
-                             ? (n_out > 1 ? static_cast<double>(n_in - 1) / static_cast<double>(n_out - 1) : 0.0)
-                             : static_cast<double>(n_in) / static_cast<double>(n_out);
+    WHIT_USER(n_out > 0 && n_in > 0, Value, "[interpolate] axis {} of size {} cannot become {}; expected positive sizes", axis, n_in, n_out);
+    const double scale = align_corners ? (n_out > 1 ? static_cast<double>(n_in - 1) / static_cast<double>(n_out - 1) : 0.0)
+                                       : static_cast<double>(n_in) / static_cast<double>(n_out);
     const Tensor at = arange(0, n_out, 1, DType::Float32);
     auto take = [&](const Tensor& index) {
       std::vector<Index> all(axis, Index(Slice{}));

@@ -60,9 +60,7 @@ int64_t fan_in(const IntList& shape) {
   return n;
 }
 
-void check_float(const char* op, DType dt) {
-  WHIT_USER(is_float(dt) && !is_weak(dt), Value, "[{}] {}; expected a float dtype", op, dt);
-}
+void check_float(const char* op, DType dt) { WHIT_USER(is_float(dt) && !is_weak(dt), Value, "[{}] {}; expected a float dtype", op, dt); }
 
 // num random words: threefry of (counter + i, counter + i + half) under the key.
 Tensor words(const Tensor& key, const Tensor& counter, int64_t num) {
@@ -88,9 +86,7 @@ Tensor bits_to_rand(const Tensor& bits, DType dt, const IntList& shape) {
   Tensor b = bits.bitcast(u);
   if (b.numel() != n) b = b.split({n, b.numel() - n})[0];
   const Tensor one = Tensor::constant(1.0, dt).bitcast(u);
-  return (b.rshift(Tensor::constant_int(bytes * 8 - mantissa, u)).bitwise_or(one).bitcast(dt) -
-          Tensor::constant(1.0, dt))
-      .reshape(shape);
+  return (b.rshift(Tensor::constant_int(bytes * 8 - mantissa, u)).bitwise_or(one).bitcast(dt) - Tensor::constant(1.0, dt)).reshape(shape);
 }
 
 }  // namespace
@@ -156,13 +152,11 @@ Tensor Tensor::rand(const IntList& shape, const TensorOptions& o) {
   const std::string all = canonical_name(o.device.value_or(""));
   const int64_t n = detail::prod(shape);
   if (n == 0) return zeros(shape, {.device = all, .dtype = dt});
-  const std::string dev =
-      all.substr(0, all.starts_with("DISK:") ? all.npos : all.find(','));  // draws for the others too
+  const std::string dev = all.substr(0, all.starts_with("DISK:") ? all.npos : all.find(','));  // draws for the others too
   const int64_t num = (n * n_bytes(dt) + 3) / 4;
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
-  const auto n_used =
-      static_cast<size_t>(std::ranges::count_if(s.of_device, [](const auto& d) { return d.second.is_used; }));
+  const auto n_used = static_cast<size_t>(std::ranges::count_if(s.of_device, [](const auto& d) { return d.second.is_used; }));
   Stream& stream = s.of_device[dev];
   if (!stream.is_used && (!stream.key.defined() || stream.number != n_used)) start(stream, dev, n_used, s.seed);
   stream.is_used = true;
@@ -184,8 +178,7 @@ Tensor Tensor::randn(const IntList& shape, const TensorOptions& o) {
 }
 
 Tensor Tensor::uniform(const IntList& shape, double low, double high, const TensorOptions& o) {
-  WHIT_USER(low < high || (low == 0 && high == 0), Value, "[uniform] low {} and high {}; expected low < high", low,
-            high);
+  WHIT_USER(low < high || (low == 0 && high == 0), Value, "[uniform] low {} and high {}; expected low < high", low, high);
   const DType dt = o.dtype.value_or(default_float());
   return (rand(shape, {.device = o.device}) * (high - low)).cast(dt) + constant(low, dt);
 }
@@ -223,15 +216,9 @@ Tensor Tensor::kaiming_uniform(const IntList& shape, double a, const TensorOptio
 Tensor Tensor::kaiming_normal(const IntList& shape, double a, const TensorOptions& o) {
   return normal(shape, 0, std::sqrt(2 / (1 + a * a)) / std::sqrt(static_cast<double>(fan_in(shape))), o);
 }
-Tensor Tensor::randperm(int64_t n, const TensorOptions& o) {
-  return rand(n, {.device = o.device}).argsort().cast(o.dtype.value_or(DType::Int32));
-}
-Tensor Tensor::rand_like(const TensorOptions& o) const {
-  return cut_like(rand(shape(), like("rand_like", *this, o)), *this);
-}
-Tensor Tensor::randn_like(const TensorOptions& o) const {
-  return cut_like(randn(shape(), like("randn_like", *this, o)), *this);
-}
+Tensor Tensor::randperm(int64_t n, const TensorOptions& o) { return rand(n, {.device = o.device}).argsort().cast(o.dtype.value_or(DType::Int32)); }
+Tensor Tensor::rand_like(const TensorOptions& o) const { return cut_like(rand(shape(), like("rand_like", *this, o)), *this); }
+Tensor Tensor::randn_like(const TensorOptions& o) const { return cut_like(randn(shape(), like("randn_like", *this, o)), *this); }
 
 Tensor Tensor::multinomial(int64_t num_samples, bool replacement) const {
   WHIT_USER(ndim() == 1 || ndim() == 2, Assertion, "[multinomial] shape {}; expected one or two axes", shape());

@@ -68,9 +68,8 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
   for (const Group& g : left)
     for (const std::string& name : g.names) n_dots += name == "...";
   WHIT_USER(n_dots <= 1, Assertion, "[rearrange] more than one ellipsis in '{}'", formula);
-  WHIT_USER(n_dots ? left.size() - 1 <= ndim() : left.size() == ndim(), Assertion,
-            "[rearrange] '{}' has {} axes on the left, shape {} has {}", formula, left.size() - n_dots, shape(),
-            ndim());
+  WHIT_USER(n_dots ? left.size() - 1 <= ndim() : left.size() == ndim(), Assertion, "[rearrange] '{}' has {} axes on the left, shape {} has {}",
+            formula, left.size() - n_dots, shape(), ndim());
   const size_t n_rest = ndim() + n_dots - left.size();
   // The ellipsis becomes names that no formula can hold.
   auto spread_dots = [&](std::vector<Group>& side) {
@@ -116,15 +115,13 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
         size_of[name] = it->second;
         known *= it->second;
       } else {
-        WHIT_USER(!open, Assertion, "[rearrange] the sizes of '{}' and '{}' are both unknown", open ? *open : name,
-                  name);
+        WHIT_USER(!open, Assertion, "[rearrange] the sizes of '{}' and '{}' are both unknown", open ? *open : name, name);
         open = &name;
       }
     }
     const int64_t n = shape()[axis];
     if (open) {
-      WHIT_USER(known > 0 && n % known == 0, Assertion, "[rearrange] axis {} of size {} does not divide by {}", axis, n,
-                known);
+      WHIT_USER(known > 0 && n % known == 0, Assertion, "[rearrange] axis {} of size {} does not divide by {}", axis, n, known);
       size_of[*open] = n / known;
     } else {
       WHIT_USER(known == n, Assertion, "[rearrange] axis {} has size {}, the formula says {}", axis, n, known);
@@ -132,8 +129,7 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
   }
   for (const std::string& name : order) split_dims.push_back(size_of[name]);
   for (const auto& [name, n] : given)
-    WHIT_USER(place.count(name), Assertion, "[rearrange] a size is given for '{}', which is not in '{}'", name,
-              formula);
+    WHIT_USER(place.count(name), Assertion, "[rearrange] a size is given for '{}', which is not in '{}'", name, formula);
   Dims perm, out;
   std::map<std::string, bool> used;
   for (const Group& g : right) {
@@ -148,8 +144,7 @@ Tensor Tensor::rearrange(std::string_view formula, std::span<const std::pair<std
     }
     out.push_back(n);
   }
-  WHIT_USER(perm.size() == order.size(), Assertion, "[rearrange] names of the left are missing on the right of '{}'",
-            formula);
+  WHIT_USER(perm.size() == order.size(), Assertion, "[rearrange] names of the left are missing on the right of '{}'", formula);
   return reshape(split_dims).permute(perm).reshape(out);
 }
 

@@ -59,18 +59,10 @@ Tensor Tensor::prod(const Axes& axis, bool keepdim, std::optional<DType> dt) con
   const Tensor x = strong(*this);
   return fold(x.cast(dt.value_or(x.dtype())), "mul", axes, keepdim);
 }
-Tensor Tensor::max(const Axes& axis, bool keepdim) const {
-  return fold(strong(*this), "max", resolve_axes("max", axis, shape()), keepdim);
-}
-Tensor Tensor::min(const Axes& axis, bool keepdim) const {
-  return fold(strong(*this), "min", resolve_axes("min", axis, shape()), keepdim);
-}
-Tensor Tensor::any(const Axes& axis, bool keepdim) const {
-  return fold(cast(DType::Bool), "max", resolve_axes("any", axis, shape()), keepdim);
-}
-Tensor Tensor::all(const Axes& axis, bool keepdim) const {
-  return fold(cast(DType::Bool), "min", resolve_axes("all", axis, shape()), keepdim);
-}
+Tensor Tensor::max(const Axes& axis, bool keepdim) const { return fold(strong(*this), "max", resolve_axes("max", axis, shape()), keepdim); }
+Tensor Tensor::min(const Axes& axis, bool keepdim) const { return fold(strong(*this), "min", resolve_axes("min", axis, shape()), keepdim); }
+Tensor Tensor::any(const Axes& axis, bool keepdim) const { return fold(cast(DType::Bool), "max", resolve_axes("any", axis, shape()), keepdim); }
+Tensor Tensor::all(const Axes& axis, bool keepdim) const { return fold(cast(DType::Bool), "min", resolve_axes("all", axis, shape()), keepdim); }
 
 Tensor Tensor::mean(const Axes& axis, bool keepdim) const {
   const Dims axes = resolve_axes("mean", axis, shape());
@@ -91,12 +83,8 @@ std::pair<Tensor, Tensor> Tensor::var_mean(const Axes& axis, bool keepdim, doubl
   const Tensor v = fold(d * d, "add", axes, keepdim) / count_of(shape(), axes, wide.dtype(), correction);
   return {v.cast(out), (keepdim ? m : m.reshape(reduced_dims(shape(), axes, false))).cast(out)};
 }
-Tensor Tensor::var(const Axes& axis, bool keepdim, double correction) const {
-  return var_mean(axis, keepdim, correction).first;
-}
-Tensor Tensor::std(const Axes& axis, bool keepdim, double correction) const {
-  return var(axis, keepdim, correction).sqrt();
-}
+Tensor Tensor::var(const Axes& axis, bool keepdim, double correction) const { return var_mean(axis, keepdim, correction).first; }
+Tensor Tensor::std(const Axes& axis, bool keepdim, double correction) const { return var(axis, keepdim, correction).sqrt(); }
 std::pair<Tensor, Tensor> Tensor::std_mean(const Axes& axis, bool keepdim, double correction) const {
   const auto [v, m] = var_mean(axis, keepdim, correction);
   return {v.sqrt(), m};
@@ -118,12 +106,8 @@ Tensor arg_extreme(const char* op, const Tensor& self, std::optional<int64_t> ax
   return index.reshape(Dims(self.ndim(), 1));
 }
 }  // namespace
-Tensor Tensor::argmax(std::optional<int64_t> axis, bool keepdim) const {
-  return arg_extreme("argmax", *this, axis, keepdim, true);
-}
-Tensor Tensor::argmin(std::optional<int64_t> axis, bool keepdim) const {
-  return arg_extreme("argmin", *this, axis, keepdim, false);
-}
+Tensor Tensor::argmax(std::optional<int64_t> axis, bool keepdim) const { return arg_extreme("argmax", *this, axis, keepdim, true); }
+Tensor Tensor::argmin(std::optional<int64_t> axis, bool keepdim) const { return arg_extreme("argmin", *this, axis, keepdim, false); }
 
 Tensor Tensor::normalize(double p, int64_t dim, double eps) const {
   const Tensor x = to_float_dtype(*this);
@@ -180,9 +164,7 @@ namespace {
 constexpr int64_t kBlock = 64, kOneKernel = 512;
 constexpr std::string_view kLogAdd = "logaddexp";  // folds as the monoids do
 
-Tensor identity_of(std::string_view monoid, DType dt) {
-  return wrap(constant_of(monoid_identity(monoid == kLogAdd ? "max" : monoid, dt)));
-}
+Tensor identity_of(std::string_view monoid, DType dt) { return wrap(constant_of(monoid_identity(monoid == kLogAdd ? "max" : monoid, dt))); }
 
 // The fold of the first 1, 2 .. n elements of the last axis, as one reduction over windows of [.., n, n].
 Tensor fold_prefixes(const Tensor& x, std::string_view monoid) {
@@ -200,8 +182,7 @@ Tensor scan_last(const Tensor& x, std::string_view monoid) {
   // Blocks first, then the totals of the blocks before.
   const int64_t n_blocks = (n + kBlock - 1) / kBlock;
   const Tensor identity = identity_of(monoid, x.dtype());
-  const Tensor padded =
-      Tensor::arange(0, n_blocks * kBlock, 1).lt(n).where(x.pad({0, n_blocks * kBlock - n}), identity);
+  const Tensor padded = Tensor::arange(0, n_blocks * kBlock, 1).lt(n).where(x.pad({0, n_blocks * kBlock - n}), identity);
   Dims dims(x.shape().begin(), x.shape().end());
   dims.back() = n_blocks;
   dims.push_back(kBlock);

@@ -12,11 +12,10 @@ namespace {
 
 void check_index(const char* op, const Tensor& self, const Tensor& index, size_t axis) {
   WHIT_USER(is_int(index.dtype()), Runtime, "[{}] index of {}; expected integers", op, index.dtype());
-  WHIT_USER(index.ndim() == self.ndim(), Runtime, "[{}] index {} and tensor {} differ in rank", op, index.shape(),
-            self.shape());
+  WHIT_USER(index.ndim() == self.ndim(), Runtime, "[{}] index {} and tensor {} differ in rank", op, index.shape(), self.shape());
   for (size_t i = 0; i < self.ndim(); ++i)
-    WHIT_USER(i == axis || index.shape()[i] <= self.shape()[i], Assertion,
-              "[{}] index {} is larger than tensor {} in axis {}", op, index.shape(), self.shape(), i);
+    WHIT_USER(i == axis || index.shape()[i] <= self.shape()[i], Assertion, "[{}] index {} is larger than tensor {} in axis {}", op, index.shape(),
+              self.shape(), i);
 }
 
 // The position in self.flatten() of every element that an index names; -1 outside.
@@ -57,8 +56,7 @@ Sources sources_of(const char* op, const Tensor& self, int64_t dim, const Tensor
   if (index.numel() == 0 || self.numel() == 0) return {};
   std::vector<std::optional<Sint>> part(index.shape().begin(), index.shape().end());
   for (size_t i = 0; i < self.ndim(); ++i)
-    WHIT_USER(index.shape()[i] <= s.shape()[i], Assertion, "[{}] index {} is larger than src {}", op, index.shape(),
-              s.shape());
+    WHIT_USER(index.shape()[i] <= s.shape()[i], Assertion, "[{}] index {} is larger than src {}", op, index.shape(), s.shape());
   return {flat_positions(self, index, axis).flatten(), s.shrink_to(part).flatten()};
 }
 
@@ -86,8 +84,7 @@ Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
 }
 
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce) const {
-  WHIT_USER(reduce.empty() || reduce == "add" || reduce == "multiply", Type,
-            "[scatter] reduce '{}'; expected 'add', 'multiply' or nothing", reduce);
+  WHIT_USER(reduce.empty() || reduce == "add" || reduce == "multiply", Type, "[scatter] reduce '{}'; expected 'add', 'multiply' or nothing", reduce);
   WHIT_USER(reduce.empty() || (src.ndim() == 0 && !src.device()), Type,
             "[scatter] reduce '{}' takes a number as src; for a tensor there is scatter_reduce", reduce);
   if (reduce == "add") return scatter_reduce(dim, index, src.cast(dtype()), "sum", true);
@@ -97,8 +94,7 @@ Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, cons
   return wrap(whit::scatter(flatten().uop(), at.uop(), values.uop(), "set")).reshape(shape());
 }
 
-Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
-                              bool include_self) const {
+Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce, bool include_self) const {
   WHIT_USER(reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", Runtime,
             "[scatter_reduce] reduce '{}'; expected sum, prod, mean, amax or amin", reduce);
   const Sources from = sources_of("scatter_reduce", *this, dim, index, src);
@@ -106,11 +102,9 @@ Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& sr
   const Tensor &at = from.at, &values = from.values;
   const Tensor self = flatten();
   const int64_t n = numel(), m = at.numel();
-  auto counted = [&](const Tensor& base, const Tensor& what) {
-    return wrap(whit::scatter(base.uop(), at.uop(), what.uop(), "add"));
-  };
-  const Tensor count = counted(wrap(broadcast_scalar(whit::constant(DType::Int32, 0), Dims{n})),
-                               wrap(broadcast_scalar(whit::constant(DType::Int32, 1), Dims{m})));
+  auto counted = [&](const Tensor& base, const Tensor& what) { return wrap(whit::scatter(base.uop(), at.uop(), what.uop(), "add")); };
+  const Tensor count =
+      counted(wrap(broadcast_scalar(whit::constant(DType::Int32, 0), Dims{n})), wrap(broadcast_scalar(whit::constant(DType::Int32, 1), Dims{m})));
   const Tensor touched = count.gt(0);
   if (reduce == "sum" || reduce == "mean") {
     const Tensor zero = wrap(broadcast_scalar(whit::constant(dtype(), 0), Dims{n}));
@@ -135,8 +129,7 @@ Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& sr
 Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, const Tensor& fill_value) const {
   WHIT_USER(mask.dtype() == DType::Bool, Runtime, "[masked_select] the mask is {}; expected bool", mask.dtype());
   const Shape dims = broadcast_shapes("masked_select", {&shape(), &mask.shape()});
-  const Tensor m = broadcast_to("masked_select", mask, dims).flatten(),
-               x = broadcast_to("masked_select", *this, dims).flatten();
+  const Tensor m = broadcast_to("masked_select", mask, dims).flatten(), x = broadcast_to("masked_select", *this, dims).flatten();
   const int64_t n = n_chosen("masked_select", m, size);
   if (n == 0 || m.numel() == 0) return full({n}, fill_value, {.dtype = dtype(), .buffer = false});
   // The k-th chosen element goes to place k; the others nowhere.
@@ -153,8 +146,7 @@ Tensor Tensor::nonzero(std::optional<int64_t> size, const Tensor& fill_value) co
   const Tensor flat = arange(0, numel(), 1, DType::Int32).masked_select(mask, n, -1);
   const Tensor fill = fill_value.cast(DType::Int32);
   for (size_t a = ndim(); a-- > 0;) {
-    const Tensor at = flat.floordiv(constant_int(stride, DType::Int32))
-                          .mod(constant_int(std::max<int64_t>(shape()[a], 1), DType::Int32));
+    const Tensor at = flat.floordiv(constant_int(stride, DType::Int32)).mod(constant_int(std::max<int64_t>(shape()[a], 1), DType::Int32));
     columns.insert(columns.begin(), flat.lt(0).where(fill, at));
     stride *= shape()[a];
   }
@@ -171,8 +163,7 @@ std::vector<Tensor> Tensor::unique() const {
   const Tensor first = at.masked_select(starts);
   const Tensor counts = cat({first, Tensor::full({1}, n, {.dtype = DType::Int32, .buffer = false})});
   const Tensor group = starts.cumsum(0) - 1;
-  return {sorted.gather(0, first), order.scatter(0, order, group.cast(DType::Int32)).reshape(shape()),
-          counts.split({1, first.numel()})[1] - first};
+  return {sorted.gather(0, first), order.scatter(0, order, group.cast(DType::Int32)).reshape(shape()), counts.split({1, first.numel()})[1] - first};
 }
 
 }  // namespace whit

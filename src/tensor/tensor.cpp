@@ -32,8 +32,8 @@ LiveList& live_list() {
 
 DType dtype_flag(const char* flag_name, const std::string& text, bool want_float) {
   const DType dt = dtype_by_name(text);
-  WHIT_USER((want_float ? is_float(dt) : is_int(dt)) && !is_weak(dt), Value, "{} is {}; expected {} dtype", flag_name,
-            text, want_float ? "a float" : "an integer");
+  WHIT_USER((want_float ? is_float(dt) : is_int(dt)) && !is_weak(dt), Value, "{} is {}; expected {} dtype", flag_name, text,
+            want_float ? "a float" : "an integer");
   return dt;
 }
 
@@ -257,8 +257,8 @@ void Tensor::realize_all(std::span<const Tensor> tensors) {
   const std::vector<UOp> done = run_values(roots);
   for (size_t k = 0; k < done.size(); ++k) {
     const UOp base(engine::memory_of(done[k].node()));
-    WHIT_CHECK(base.op() == Op::Buffer && done[k].shape() == roots[k].shape(), "realize gave {} of {} for {}",
-               base.op(), done[k].shape(), roots[k].shape());
+    WHIT_CHECK(base.op() == Op::Buffer && done[k].shape() == roots[k].shape(), "realize gave {} of {} for {}", base.op(), done[k].shape(),
+               roots[k].shape());
     Impl& i = *owners[k];
     if (i.storage) {
       i.storage->settle(base);
@@ -278,8 +278,7 @@ Tensor& Tensor::realize() {
 }
 
 std::vector<std::byte> Tensor::bytes() const {
-  std::vector<std::byte> out(static_cast<size_t>(numel()) *
-                             n_bytes(strong_dtype(dtype(), default_int(), default_float())));
+  std::vector<std::byte> out(static_cast<size_t>(numel()) * n_bytes(strong_dtype(dtype(), default_int(), default_float())));
   copy_to(out.data(), out.size());
   return out;
 }
@@ -332,9 +331,7 @@ template <class Elem> std::vector<Elem> Tensor::to_vector() const {
   std::vector<Elem> out(static_cast<size_t>(numel()));
   for (size_t i = 0; i < out.size(); ++i) {
     const Scalar s = read_element(dt, b.data(), static_cast<int64_t>(i));
-    out[i] = is_float(dt)          ? static_cast<Elem>(s.f)
-             : dt == DType::UInt64 ? static_cast<Elem>(static_cast<uint64_t>(s.i))
-                                   : static_cast<Elem>(s.i);
+    out[i] = is_float(dt) ? static_cast<Elem>(s.f) : dt == DType::UInt64 ? static_cast<Elem>(static_cast<uint64_t>(s.i)) : static_cast<Elem>(s.i);
   }
   return out;
 }
@@ -345,8 +342,7 @@ template <class Elem> Tensor Tensor::from(const std::vector<Elem>& data, const I
   constexpr DType dt = std::is_same_v<Elem, bool>       ? DType::Bool
                        : std::is_floating_point_v<Elem> ? (width == 2 ? DType::Float32 : DType::Float64)
                                                         : (std::is_signed_v<Elem> ? kSigned : kUnsigned)[width];
-  WHIT_USER(static_cast<int64_t>(data.size()) == detail::prod(shape), Value, "[tensor] {} elements for shape {}",
-            data.size(), dims_str(shape));
+  WHIT_USER(static_cast<int64_t>(data.size()) == detail::prod(shape), Value, "[tensor] {} elements for shape {}", data.size(), dims_str(shape));
   if constexpr (std::is_same_v<Elem, bool>) {
     std::vector<uint8_t> b(data.begin(), data.end());
     return from_bytes(b.data(), dt, shape, o);
@@ -381,13 +377,11 @@ Tensor& Tensor::assign(const Tensor& x) {
   const UOp now = uop();
   if (v == now) return *this;
   WHIT_USER(v.op() != Op::Unshard || now.op() != Op::Unshard || v.arg().int_at(0) == now.arg().int_at(0), Runtime,
-            "[assign] the value is cut along axis {}, the target along axis {}", v.arg().int_at(0),
-            now.arg().int_at(0));
+            "[assign] the value is cut along axis {}, the target along axis {}", v.arg().int_at(0), now.arg().int_at(0));
   if (is_weak(v.dtype()) && least_upper_dtype(v.dtype(), dtype()) == dtype()) v = cast_value(v, dtype());
   WHIT_USER(v.dtype() == dtype(), Runtime, "[assign] the value is {}, the target is {}", v.dtype(), dtype());
   const auto dev = device();
-  WHIT_USER(!v->device || !dev || *dev == device_of(v), Runtime, "[assign] the value is on {}, the target is on {}",
-            device_of(v), *dev);
+  WHIT_USER(!v->device || !dev || *dev == device_of(v), Runtime, "[assign] the value is on {}, the target is on {}", device_of(v), *dev);
   if (!(v.shape() == shape())) {
     bool fits = v.shape().size() <= ndim();
     for (size_t i = 0; fits && i < v.shape().size(); ++i) {
@@ -472,15 +466,13 @@ Tensor Tensor::shard(std::span<const std::string> devices, std::optional<int64_t
   UOp value = UOp::make(Op::Copy, dtype(), {uop()}, Arg(std::string_view(all)));
   if (axis) {
     const int64_t a = resolve_axis("shard", *axis, shape()), n = static_cast<int64_t>(devices.size());
-    WHIT_USER(ndim() > 0 && shape()[static_cast<size_t>(a)] % n == 0, Runtime,
-              "[shard] axis {} of shape {} does not divide by {} devices", *axis, shape(), n);
+    WHIT_USER(ndim() > 0 && shape()[static_cast<size_t>(a)] % n == 0, Runtime, "[shard] axis {} of shape {} does not divide by {} devices", *axis,
+              shape(), n);
     value = unshard(whit::shard(value, a, n), a, n);
   }
   return moved(value, impl_->grad.defined() ? impl_->grad.shard(devices, axis) : Tensor());
 }
-Tensor& Tensor::shard_(std::span<const std::string> devices, std::optional<int64_t> axis) {
-  return become(shard(devices, axis));
-}
+Tensor& Tensor::shard_(std::span<const std::string> devices, std::optional<int64_t> axis) { return become(shard(devices, axis)); }
 Tensor Tensor::shard_like(const Tensor& y) const {
   const auto there = must_be_defined("shard_like", y).device();
   if (!there || !is_multi(device_id(*there))) return to(there);

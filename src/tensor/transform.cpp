@@ -45,14 +45,12 @@ std::vector<UOp> pull(const std::vector<UOp>& roots, const std::vector<UOp>& see
   std::vector<UOp> leaves;
   for (const UOp& t : targets) leaves.push_back(t.src(0));
   std::vector<UOp> grads = gradients(roots, seeds, leaves);
-  for (size_t i = 0; i < grads.size(); ++i)
-    grads[i] = grads[i] ? shaped(grads[i], targets[i].shape()) : zeros_like(targets[i]);
+  for (size_t i = 0; i < grads.size(); ++i) grads[i] = grads[i] ? shaped(grads[i], targets[i].shape()) : zeros_like(targets[i]);
   return grads;
 }
 
 // J v by transposing twice: v J is linear in v, so its gradient in the direction of the tangents is J times them.
-std::vector<UOp> push(const std::vector<UOp>& inputs, const std::vector<UOp>& outputs,
-                      const std::vector<UOp>& tangents) {
+std::vector<UOp> push(const std::vector<UOp>& inputs, const std::vector<UOp>& outputs, const std::vector<UOp>& tangents) {
   const std::vector<UOp> cotangents = tracers_like(outputs);
   std::vector<UOp> out = pull(pull(outputs, cotangents, inputs), tangents, cotangents);
   // What is linear has a gradient that does not depend on where it is taken; zeros remove what is left of the tracers.
@@ -65,21 +63,19 @@ std::vector<UOp> push(const std::vector<UOp>& inputs, const std::vector<UOp>& ou
 std::vector<UOp> float_values(const char* op, std::span<const Tensor> tensors) {
   std::vector<UOp> out;
   for (const Tensor& t : tensors) {
-    WHIT_USER(must_be_defined(op, t).is_floating_point(), Runtime, "[{}] an argument is {}; expected a float dtype", op,
-              t.dtype());
+    WHIT_USER(must_be_defined(op, t).is_floating_point(), Runtime, "[{}] an argument is {}; expected a float dtype", op, t.dtype());
     out.push_back(is_weak(t.dtype()) ? cast_value(t.uop(), default_float()) : t.uop());
   }
   return out;
 }
 
 // Values given for others of known shape, in their dtype.
-std::vector<UOp> values_for(const char* op, const char* what, std::span<const Tensor> given,
-                            const std::vector<UOp>& likes) {
+std::vector<UOp> values_for(const char* op, const char* what, std::span<const Tensor> given, const std::vector<UOp>& likes) {
   WHIT_USER(given.size() == likes.size(), Value, "[{}] {} {}s for {} values", op, given.size(), what, likes.size());
   std::vector<UOp> out;
   for (size_t i = 0; i < likes.size(); ++i) {
-    WHIT_USER(must_be_defined(op, given[i]).shape() == likes[i].shape(), Value, "[{}] {} {} has shape {}; expected {}",
-              op, what, i, given[i].shape(), likes[i].shape());
+    WHIT_USER(must_be_defined(op, given[i]).shape() == likes[i].shape(), Value, "[{}] {} {} has shape {}; expected {}", op, what, i, given[i].shape(),
+              likes[i].shape());
     out.push_back(cast_value(given[i].uop(), likes[i].dtype()));
   }
   return out;
@@ -93,8 +89,7 @@ struct TraceAt : Trace {
   Replacements map;  ///< the inputs by x
 
   TraceAt(const char* op, const TensorFn& fn, const std::vector<UOp>& at) : Trace(fn, tracers_like(at)), x(at) {
-    for (const UOp& y : outputs)
-      WHIT_USER(is_float(y.dtype()), Runtime, "[{}] a result is {}; expected a float dtype", op, y.dtype());
+    for (const UOp& y : outputs) WHIT_USER(is_float(y.dtype()), Runtime, "[{}] a result is {}; expected a float dtype", op, y.dtype());
     for (size_t i = 0; i < x.size(); ++i) replace_tracer(map, inputs[i], x[i]);
   }
 };
@@ -132,8 +127,7 @@ std::vector<Tensor> vmap(const TensorFn& fn, std::span<const Tensor> inputs, con
     WHIT_USER(!x.shape().empty(), Index, "[vmap] argument {} has shape (); it has no axis to map", i);
     const int64_t a = resolve_axis("vmap", *axis, x.shape());
     const int64_t size = x.shape()[static_cast<size_t>(a)];
-    WHIT_USER(!n || *n == size, Value, "[vmap] argument {} has {} examples on axis {} of shape {}; others have {}", i,
-              size, a, x.shape(), *n);
+    WHIT_USER(!n || *n == size, Value, "[vmap] argument {} has {} examples on axis {} of shape {}; others have {}", i, size, a, x.shape(), *n);
     n = size;
     const UOp front = permuted(x, moved_axis(x.shape().size(), a, 0));
     tracers.push_back(tracer(x.dtype(), std::span<const int64_t>(front.shape()).subspan(1), device_of(x)));
@@ -168,8 +162,7 @@ Vjp vjp(const TensorFn& fn, std::span<const Tensor> primals) {
 TensorFn grad(TensorFn fn) {
   return [fn = std::move(fn)](std::span<const Tensor> inputs) {
     const Vjp v = vjp([&](std::span<const Tensor> args) { return std::vector<Tensor>{fn(args).at(0)}; }, inputs);
-    WHIT_USER(v.outputs[0].ndim() == 0, Assertion, "[grad] the result has shape {}; expected a scalar",
-              v.outputs[0].shape());
+    WHIT_USER(v.outputs[0].ndim() == 0, Assertion, "[grad] the result has shape {}; expected a scalar", v.outputs[0].shape());
     return v.pullback(std::vector<Tensor>{Tensor::constant(1.0, v.outputs[0].dtype())});
   };
 }
@@ -190,8 +183,7 @@ std::vector<std::vector<Tensor>> jacobian(const TensorFn& fn, std::span<const Te
     }
     for (size_t i = 0; forward && i < x.size(); ++i) {
       const UOp seed = tracer(x[i]);
-      const std::vector<UOp> columns =
-          batched(push({trace.inputs[i]}, {y}, {seed}), basis_of(seed), iota(x[i].shape().numel()), trace.first);
+      const std::vector<UOp> columns = batched(push({trace.inputs[i]}, {y}, {seed}), basis_of(seed), iota(x[i].shape().numel()), trace.first);
       row.push_back(permuted(columns[0], moved_axis(y.shape().size() + 1, 0, y.shape().size())));
     }
     for (size_t i = 0; i < row.size(); ++i) {
@@ -204,9 +196,7 @@ std::vector<std::vector<Tensor>> jacobian(const TensorFn& fn, std::span<const Te
   return out;
 }
 
-std::vector<std::vector<Tensor>> hessian(const TensorFn& fn, std::span<const Tensor> inputs) {
-  return jacobian(grad(fn), inputs);
-}
+std::vector<std::vector<Tensor>> hessian(const TensorFn& fn, std::span<const Tensor> inputs) { return jacobian(grad(fn), inputs); }
 
 std::vector<Tensor> checkpoint(const TensorFn& fn, std::span<const Tensor> inputs) {
   // Whatever there is before the call is an argument where the body reads it: weights too, computed or not.

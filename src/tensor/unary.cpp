@@ -22,9 +22,7 @@ template <class Fn> Tensor widened(const Tensor& x, Fn&& fn) {
 // The same for any dtype, in the float dtype of its values.
 template <class Fn> Tensor in_float(const Tensor& x, Fn&& fn) { return widened(to_float_dtype(x), fn); }
 // The same where a result of integers has no width.
-template <class Fn> Tensor in_weak_float(const Tensor& x, Fn&& fn) {
-  return widened(is_float(x.dtype()) ? x : x.cast(DType::WeakFloat), fn);
-}
+template <class Fn> Tensor in_weak_float(const Tensor& x, Fn&& fn) { return widened(is_float(x.dtype()) ? x : x.cast(DType::WeakFloat), fn); }
 
 // The smallest positive number: x < smallest is x <= 0, and false for NaN.
 Tensor smallest(DType dt) {
@@ -56,15 +54,13 @@ Tensor log1p(const Tensor& x) {
 Tensor erfcx(const Tensor& x) {
   const double k = is_f64(x) ? 3.75 : 2.0;
   const Tensor t = (x * (1 / k) + 1.0).reciprocal();
-  const Tensor p = poly(
-      t, {0.1504505556188212,   0.15045055506997132,  0.1451012239383716,   0.13440199843197403,  0.11893271089976368,
-          0.099726276710868436, 0.079341405382943514, 0.053264313400759052, 0.057205862643159452, -0.050435189109414885,
-          0.22028847408394747,  -0.49024199051830925, 0.91118397183484889,  -1.3449806429177356,  1.5450202861358304,
-          -1.3722214049359329,  0.90911676952036047,  -0.42790425304864937, 0.13440534034736792,  -0.025259877888053898,
-          0.002153614399109383},
-      {0.28209478806221111, 0.28209361132353417, 0.24689203706645008, 0.17522333117946209, 0.094020854559225098,
-       -0.061147313323447722, 0.1363007930568261, -0.46046320948201008, 0.49814812394468866, -0.23674798900635083,
-       0.043584977768059162});
+  const Tensor p =
+      poly(t, {0.1504505556188212,   0.15045055506997132,   0.1451012239383716,   0.13440199843197403,   0.11893271089976368, 0.099726276710868436,
+               0.079341405382943514, 0.053264313400759052,  0.057205862643159452, -0.050435189109414885, 0.22028847408394747, -0.49024199051830925,
+               0.91118397183484889,  -1.3449806429177356,   1.5450202861358304,   -1.3722214049359329,   0.90911676952036047, -0.42790425304864937,
+               0.13440534034736792,  -0.025259877888053898, 0.002153614399109383},
+           {0.28209478806221111, 0.28209361132353417, 0.24689203706645008, 0.17522333117946209, 0.094020854559225098, -0.061147313323447722,
+            0.1363007930568261, -0.46046320948201008, 0.49814812394468866, -0.23674798900635083, 0.043584977768059162});
   return t * p;
 }
 
@@ -173,11 +169,11 @@ Tensor Tensor::atan() const {
     const Tensor far = a.gt(2.4142135623730951), mid = a.gt(0.41421356237309503);
     const Tensor r = far.where(-1.0, mid.where(a - 1.0, a)) / far.where(a, mid.where(a + 1.0, 1.0));
     const Tensor q = r * r;
-    const Tensor p = poly(q,
-                          {-0.33333333333333326, 0.19999999999997625, -0.14285714285382861, 0.1111111108787799,
-                           -0.090909081343697518, 0.07692282542036126, -0.066662237295818536, 0.058769936430195548,
-                           -0.052182317707318876, 0.045028790962302147, -0.03345951579636864, 0.015180592118196981},
-                          {-0.333333164, 0.199984655, -0.142434224, 0.105929486, -0.0607592054});
+    const Tensor p =
+        poly(q,
+             {-0.33333333333333326, 0.19999999999997625, -0.14285714285382861, 0.1111111108787799, -0.090909081343697518, 0.07692282542036126,
+              -0.066662237295818536, 0.058769936430195548, -0.052182317707318876, 0.045028790962302147, -0.03345951579636864, 0.015180592118196981},
+             {-0.333333164, 0.199984655, -0.142434224, 0.105929486, -0.0607592054});
     const Tensor core = r + r * (q * p);
     // pi/2 as a sum of two numbers of the dtype.
     const double high = is_f64(x) ? 0x1.921fb54442d18p+0 : 0x1.921fb6p+0;
@@ -203,8 +199,8 @@ Tensor Tensor::sinh() const {
     const Tensor small = x.abs().lt(1.0);
     const Tensor xs = small.where(x, 0.0), q = xs * xs;
     const Tensor p = poly(q,
-                          {0.16666666666666669, 0.0083333333333331476, 0.00019841269841431897, 2.7557319157065313e-06,
-                           2.505212313761255e-08, 1.6057259708124846e-10, 7.7587504406576316e-13},
+                          {0.16666666666666669, 0.0083333333333331476, 0.00019841269841431897, 2.7557319157065313e-06, 2.505212313761255e-08,
+                           1.6057259708124846e-10, 7.7587504406576316e-13},
                           {0.166666672, 0.0083333496, 0.000198361595, 2.81695134e-06});
     const Tensor e = (x * 0.5).exp(), i = (x * -0.5).exp();  // exp(x) overflows before sinh does
     return small.where(xs + xs * (q * p), e * (e * 0.5) - i * (i * 0.5));
@@ -220,12 +216,11 @@ Tensor Tensor::tanh() const {
   return in_weak_float(*this, [](const Tensor& x) {
     const Tensor small = x.abs().lt(0.625);
     const Tensor xs = small.where(x, 0.0), q = xs * xs;
-    const Tensor p =
-        poly(q,
-             {-0.33333333333333315, 0.13333333333329742, -0.053968253966057873, 0.02186948846869366,
-              -0.008863234312302546, 0.003592113997622898, -0.0014557259358471458, 0.00058945175444969733,
-              -0.00023701162261256036, 9.1558246337844715e-05, -3.0187073911590858e-05, 6.042411393398214e-06},
-             {-0.333333313, 0.133332059, -0.0539467633, 0.021700697, -0.00817738567, 0.00214295136});
+    const Tensor p = poly(q,
+                          {-0.33333333333333315, 0.13333333333329742, -0.053968253966057873, 0.02186948846869366, -0.008863234312302546,
+                           0.003592113997622898, -0.0014557259358471458, 0.00058945175444969733, -0.00023701162261256036, 9.1558246337844715e-05,
+                           -3.0187073911590858e-05, 6.042411393398214e-06},
+                          {-0.333333313, 0.133332059, -0.0539467633, 0.021700697, -0.00817738567, 0.00214295136});
     // 1 - 2 / (e^(2a) + 1) loses nothing for a positive a that is not small.
     const double most = is_f64(x) ? 20 : 10;
     const Tensor below = x.lt(0), a = below.where(x.neg(), x).clamp(std::nullopt, most);
@@ -307,8 +302,7 @@ Tensor Tensor::celu(double alpha) const {
 }
 Tensor Tensor::selu(double alpha, double gamma) const { return elu(alpha) * gamma; }
 Tensor Tensor::gelu(std::string_view approximate) const {
-  WHIT_USER(approximate == "tanh" || approximate == "none", Value, "[gelu] approximate '{}'; expected 'tanh' or 'none'",
-            approximate);
+  WHIT_USER(approximate == "tanh" || approximate == "none", Value, "[gelu] approximate '{}'; expected 'tanh' or 'none'", approximate);
   return in_float(*this, [&](const Tensor& x) {
     if (approximate == "none") return x * (erf_parts(x * (-1 / std::numbers::sqrt2), true) * 0.5);
     const Tensor gate = ((x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi)).tanh();

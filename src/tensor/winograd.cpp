@@ -14,14 +14,10 @@ namespace {
 constexpr int64_t kTile = 4, kPoints = 6;
 constexpr double kInput[kPoints][6] = {{4, 0, -5, 0, 1, 0},  {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0},
                                        {0, -2, -1, 2, 1, 0}, {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}};
-constexpr double kWeight[kPoints][3] = {{1 / 4.0, 0, 0},
-                                        {-1 / 6.0, -1 / 6.0, -1 / 6.0},
-                                        {-1 / 6.0, 1 / 6.0, -1 / 6.0},
-                                        {1 / 24.0, 1 / 12.0, 1 / 6.0},
-                                        {1 / 24.0, -1 / 12.0, 1 / 6.0},
-                                        {0, 0, 1}};
-constexpr double kOutput[kTile][kPoints] = {
-    {1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}};
+constexpr double kWeight[kPoints][3] = {
+    {1 / 4.0, 0, 0}, {-1 / 6.0, -1 / 6.0, -1 / 6.0}, {-1 / 6.0, 1 / 6.0, -1 / 6.0}, {1 / 24.0, 1 / 12.0, 1 / 6.0}, {1 / 24.0, -1 / 12.0, 1 / 6.0},
+    {0, 0, 1}};
+constexpr double kOutput[kTile][kPoints] = {{1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}};
 
 // The sum of x[.., j, ..] * factors[j].
 Tensor combined(std::span<const double> factors, std::span<const Tensor> x) {
@@ -43,12 +39,10 @@ Tensor convolved(const Tensor& x, const Tensor& weight, const Dims& pads, bool r
   const int64_t b = x.shape()[0], cin = x.shape()[1], cout = weight.shape()[reversed ? 1 : 0];
   const int64_t height = x.shape()[2] + pads[2] + pads[3], width = x.shape()[3] + pads[0] + pads[1];
   const int64_t n_tiles = (height - 2 + kTile - 1) / kTile, below = (n_tiles + 1) * kTile - height;
-  const Tensor tiles =
-      x.pad(IntList(Dims{pads[0], pads[1], pads[2], pads[3] + below})).reshape({b, cin, n_tiles + 1, kTile, width});
+  const Tensor tiles = x.pad(IntList(Dims{pads[0], pads[1], pads[2], pads[3] + below})).reshape({b, cin, n_tiles + 1, kTile, width});
   std::vector<Tensor> rows, taps, sums, out;
   for (int64_t j = 0; j < kPoints; ++j)
-    rows.push_back(wrap(cut(cut(tiles.uop(), 2, j / kTile, n_tiles + j / kTile), 3, j % kTile, j % kTile + 1))
-                       .reshape({b, cin, n_tiles, width}));
+    rows.push_back(wrap(cut(cut(tiles.uop(), 2, j / kTile, n_tiles + j / kTile), 3, j % kTile, j % kTile + 1)).reshape({b, cin, n_tiles, width}));
   for (int64_t j = 0; j < 3; ++j) {
     const int64_t tap = reversed ? 2 - j : j;
     taps.push_back(wrap(cut(weight.uop(), 2, tap, tap + 1)));
@@ -103,8 +97,7 @@ int64_t gradient_id(const Dims& pads, bool reversed) {
         const Tensor y = at_points ? convolved(p[0], p[1], pads, reversed) : direct(p[0], p[1], pads, reversed);
         return y.gradient(p.subspan(1, 1), p[2])[0];
       });
-      if (const std::optional<Tensor> of_input = winograd(grads[0], in[1], back, !reversed))
-        return std::vector{*of_input, of_weight};
+      if (const std::optional<Tensor> of_input = winograd(grads[0], in[1], back, !reversed)) return std::vector{*of_input, of_weight};
       return std::vector{direct(grads[0], in[1], back, !reversed), of_weight};
     });
   return id;
@@ -116,8 +109,7 @@ std::optional<Tensor> winograd(const Tensor& x, const Tensor& weight, const Dims
   const int64_t height = x.shape()[2] + pads[2] + pads[3] - 2, width = x.shape()[3] + pads[0] + pads[1] - 2;
   if (flag::WINO() <= 0 || height < 1 || width < 1 || weight.shape()[2] != 3 || weight.shape()[3] != 3) return {};
   if (flag::WINO() == 1 && !pays(x, weight, pads, 28, 120)) return {};
-  return called({x, weight}, gradient_id(pads, reversed),
-                [&](std::span<const Tensor> p) { return convolved(p[0], p[1], pads, reversed); });
+  return called({x, weight}, gradient_id(pads, reversed), [&](std::span<const Tensor> p) { return convolved(p[0], p[1], pads, reversed); });
 }
 
 }  // namespace whit::detail

@@ -54,8 +54,7 @@ std::string probe_renderer(DeviceKind& kind, const std::string& renderer) {
 }
 
 // A row of what `probe` returns or throws.
-template <class Probe>
-ProbeRow row_of(const std::string& device, const std::string& renderer, bool is_default, const Probe& probe) {
+template <class Probe> ProbeRow row_of(const std::string& device, const std::string& renderer, bool is_default, const Probe& probe) {
   try {
     return {device, renderer, true, is_default, probe()};
   } catch (const std::exception& e) {
@@ -92,8 +91,7 @@ std::vector<ProbeRow> probe_devices() {
     }));
     if (!rows.back().works) continue;
     for (const std::string& renderer : kind.renderers()) {
-      rows.push_back(row_of(name, renderer, name == chosen && renderer == chosen_renderer,
-                            [&] { return probe_renderer(kind, renderer); }));
+      rows.push_back(row_of(name, renderer, name == chosen && renderer == chosen_renderer, [&] { return probe_renderer(kind, renderer); }));
     }
   }
   return rows;
@@ -105,9 +103,8 @@ std::string device_table(bool colours) {
   const char* const plain = colours ? "\x1b[0m" : "";
   std::string table = fmt::format("  {:<8} {:<9} {:<7} {}\n", "device", "renderer", "result", "detail");
   for (const ProbeRow& row : probe_devices()) {
-    table +=
-        fmt::format("{} {:<8} {:<9} {}{:<7}{} {}\n", row.is_default ? '*' : ' ', row.renderer.empty() ? row.device : "",
-                    row.renderer, row.works ? green : red, row.works ? "PASS" : "FAIL", plain, row.detail);
+    table += fmt::format("{} {:<8} {:<9} {}{:<7}{} {}\n", row.is_default ? '*' : ' ', row.renderer.empty() ? row.device : "", row.renderer,
+                         row.works ? green : red, row.works ? "PASS" : "FAIL", plain, row.detail);
   }
   return table + "* is used when DEV says nothing else\n";
 }

@@ -48,11 +48,11 @@ void write_timeline(const std::string& path) {
   for (const TimelineEvent& e : events) devices.try_emplace(e.device, static_cast<int>(devices.size()));
   std::string out = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
   for (const auto& [name, number] : devices)
-    out += fmt::format("{}\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":{}}}}}",
-                       out.back() == '[' ? "" : ",", number, quoted(std::string(name.empty() ? "host" : name)));
+    out += fmt::format("{}\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":{}}}}}", out.back() == '[' ? "" : ",", number,
+                       quoted(std::string(name.empty() ? "host" : name)));
   for (const TimelineEvent& e : events) {
-    out += fmt::format(",\n{{\"cat\":\"{}\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":{},", e.category, quoted(e.name),
-                       devices.at(e.device), e.thread, us(e.start_ns));
+    out += fmt::format(",\n{{\"cat\":\"{}\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":{},", e.category, quoted(e.name), devices.at(e.device), e.thread,
+                       us(e.start_ns));
     if (e.value >= 0) {
       out += fmt::format("\"ph\":\"C\",\"args\":{{\"bytes\":{}}}}}", e.value);
     } else if (e.end_ns == e.start_ns) {

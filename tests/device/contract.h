@@ -51,8 +51,7 @@ inline std::vector<std::string> broken_contracts(const std::string& name) {
   section("sizes that cannot be", [&] {
     Allocator& allocator = Device::get(name).allocator();
     for (const int64_t n : {int64_t{0}, int64_t{-5}})
-      expect(error_of([&] { allocator.alloc(n); }) ==
-                 fmt::format("[alloc] {} bytes on {}: expected a positive size", n, name),
+      expect(error_of([&] { allocator.alloc(n); }) == fmt::format("[alloc] {} bytes on {}: expected a positive size", n, name),
              fmt::format("refuses {} bytes", n));
     expect(error_of([&] { allocator.alloc(int64_t{1} << 62); }).starts_with("Allocation of 4.61 EB failed on " + name),
            "says when there is no memory");
@@ -86,8 +85,7 @@ inline std::vector<std::string> broken_contracts(const std::string& name) {
       const BufferPtr buffer = Buffer::make(name, 1000);
       expect(!buffer->is_allocated() && counters().mem_used.load() == before, "allocates at the first use");
       buffer->copyin(pattern(1000).data(), 1000);
-      expect(counters().mem_used.load() == before + 1000 && Device::get(name).mem_used.load() == own + 1000,
-             "counts what is allocated");
+      expect(counters().mem_used.load() == before + 1000 && Device::get(name).mem_used.load() == own + 1000, "counts what is allocated");
       const BufferPtr view = Buffer::view(Buffer::view(buffer, 100, 50), 10, 40);
       std::string out(40, ' ');
       view->copyout(out.data(), 40);

@@ -93,8 +93,7 @@ TEST(Cpu, RunsKernelsInPartsAndWhole) {
       object.parallel = parallel;
       object.scratch_bytes = 100;
       const auto program = Device::get("CPU").load(object);
-      const BufferPtr out = Buffer::make("CPU", kN * 4), in_a = Buffer::make("CPU", kN * 4),
-                      in_b = Buffer::make("CPU", kN * 4);
+      const BufferPtr out = Buffer::make("CPU", kN * 4), in_a = Buffer::make("CPU", kN * 4), in_b = Buffer::make("CPU", kN * 4);
       in_a->copyin(a.data(), kN * 4);
       in_b->copyin(b.data(), kN * 4);
       void* buffers[] = {out->handle(), in_a->handle(), in_b->handle()};
@@ -167,8 +166,7 @@ TEST(Cpu, LlvmCompilesFromManyThreads) {
 }
 
 TEST(Cpu, ArchIsChecked) {
-  EXPECT_EQ(error_of([] { make_llvm_compiler("x86_64,znver99"); }),
-            "[llvm] unknown CPU 'znver99' of x86_64-unknown-linux-gnu");
+  EXPECT_EQ(error_of([] { make_llvm_compiler("x86_64,znver99"); }), "[llvm] unknown CPU 'znver99' of x86_64-unknown-linux-gnu");
   EXPECT_EQ(error_of([] { make_llvm_compiler("x86_64,znver4,-avx512x"); }),
             "[llvm] unknown feature 'avx512x' of x86_64-unknown-linux-gnu; did you mean avx512f?");
 #ifdef __x86_64__

@@ -58,10 +58,8 @@ TEST(Device, IsFoundByAnySpellingAndOpenedOnce) {
 
 TEST(Device, ErrorsNameWhatThereIs) {
   EXPECT_THAT(error_of([] { Device::get("CPX"); }),
-              testing::AllOf(testing::StartsWith("[device] unknown device CPX; there are: "),
-                             testing::EndsWith("; did you mean CPU?")));
-  EXPECT_EQ(error_of([] { Device::get("CPU:64"); }),
-            "[device] CPU:64 does not exist: there are 64 CPU devices, the last is CPU:63");
+              testing::AllOf(testing::StartsWith("[device] unknown device CPX; there are: "), testing::EndsWith("; did you mean CPU?")));
+  EXPECT_EQ(error_of([] { Device::get("CPU:64"); }), "[device] CPU:64 does not exist: there are 64 CPU devices, the last is CPU:63");
   EXPECT_EQ(error_of([] { Device::get("DISK"); }), "[disk] 'DISK' names no file; expected DISK:path");
 }
 
@@ -84,8 +82,7 @@ TEST(Device, DevChoosesDeviceAndRenderer) {
   }
   {
     const FlagScope scope("DEV", std::string("CPU:LLVN"));
-    EXPECT_EQ(error_of([] { code_path("CPU"); }),
-              "[device] CPU has no renderer LLVN; there are: LLVM, C; did you mean LLVM?");
+    EXPECT_EQ(error_of([] { code_path("CPU"); }), "[device] CPU has no renderer LLVN; there are: LLVM, C; did you mean LLVM?");
   }
   {
     const FlagScope scope("DEV", std::string("NOPE"));
@@ -128,8 +125,7 @@ TEST(Device, APluginIsOpenedSynchronisedAndFinalisedOnce) {
   register_device(std::make_unique<TestKind>(events));
   Device::get("TEST");
   Device::get("test:1");
-  EXPECT_EQ(error_of([] { register_device(std::make_unique<TestKind>(events)); }),
-            "[device] TEST is registered again while TEST is open");
+  EXPECT_EQ(error_of([] { register_device(std::make_unique<TestKind>(events)); }), "[device] TEST is registered again while TEST is open");
   EXPECT_EQ(code_path("TEST").renderer, "C");
   EXPECT_NE(said_so_far().find("TEST uses the renderer C, because NO1 does not work"), std::string::npos);
   events.clear();
@@ -256,11 +252,9 @@ TEST(Buffer, AViewKeepsItsBase) {
 
 TEST(Buffer, WrongSizes) {
   const BufferPtr buffer = Buffer::make("CPU", 10);
-  EXPECT_EQ(error_of([&] { Buffer::view(buffer, 8, 3); }),
-            "[buffer] a view of 3 bytes at 8 reaches past the end of a buffer of 10 bytes");
+  EXPECT_EQ(error_of([&] { Buffer::view(buffer, 8, 3); }), "[buffer] a view of 3 bytes at 8 reaches past the end of a buffer of 10 bytes");
   EXPECT_EQ(error_of([&] { buffer->copyin("x", 1); }), "[copyin] 1 bytes for a buffer of 10");
-  EXPECT_EQ(error_of([] { Buffer::make("CPU", -1); }),
-            "[buffer] -1 bytes on CPU: expected a size that is not negative");
+  EXPECT_EQ(error_of([] { Buffer::make("CPU", -1); }), "[buffer] -1 bytes on CPU: expected a size that is not negative");
   EXPECT_NE(Buffer::make("CPU", 0)->handle(), nullptr);
 }
 
@@ -298,20 +292,17 @@ TEST(Buffer, CopiesBetweenDevices) {
 TEST(Buffer, IsMappedOnAnotherDevice) {
   const BufferPtr buffer = Buffer::make("CPU", 10);
   EXPECT_EQ(buffer->handle_on(Device::get("REF")), buffer->handle());
-  EXPECT_NE(error_of([&] { Buffer::make("NULL", 10)->handle_on(Device::get("CPU")); }).find("cannot be mapped on CPU"),
-            std::string::npos);
+  EXPECT_NE(error_of([&] { Buffer::make("NULL", 10)->handle_on(Device::get("CPU")); }).find("cannot be mapped on CPU"), std::string::npos);
 }
 
 TEST(Disk, ReadsFilesAndSaysWhyNot) {
   const TempFolder folder;
   const std::string path = folder.write("data", "0123456789");
   EXPECT_EQ(error_of([&] { Device::get("DISK:" + path + "x"); }), "[disk] " + path + "x: No such file or directory");
-  EXPECT_EQ(error_of([&] { Device::get("DISK:" + folder.path()); }),
-            "[disk] " + folder.path() + ": it is no regular file");
+  EXPECT_EQ(error_of([&] { Device::get("DISK:" + folder.path()); }), "[disk] " + folder.path() + ": it is no regular file");
   const BufferPtr file = Buffer::make("disk:" + path, 10);
   EXPECT_EQ(std::memcmp(file->host_pointer(), "0123456789", 10), 0);
-  EXPECT_EQ(error_of([&] { Buffer::make("disk:" + path, 11)->handle(); }),
-            "[disk] " + path + ": 11 bytes are asked for, the file has 10");
+  EXPECT_EQ(error_of([&] { Buffer::make("disk:" + path, 11)->handle(); }), "[disk] " + path + ": 11 bytes are asked for, the file has 10");
   EXPECT_EQ(error_of([&] { file->copyin("x123456789", 10); }), "[disk] " + path + ": files are read only");
   // A file that shrinks after it was opened is an error, not a signal.
   folder.write("data", "0123");
@@ -325,8 +316,7 @@ TEST(Null, RunsNothingAndHoldsNothing) {
   buffer->copyin(nullptr, int64_t{1} << 50);
   const BufferPtr small = Buffer::make("NULL", 4);
   char out[4] = {1, 2, 3, 4};
-  EXPECT_EQ(error_of([&] { small->copyout(out, 4); }),
-            "[copyout] NULL holds no data; NULL_ALLOW_COPYOUT=1 reads zeros instead");
+  EXPECT_EQ(error_of([&] { small->copyout(out, 4); }), "[copyout] NULL holds no data; NULL_ALLOW_COPYOUT=1 reads zeros instead");
   const FlagScope scope("NULL_ALLOW_COPYOUT", int64_t{1});
   small->copyout(out, 4);
   EXPECT_EQ(std::string(out, 4), std::string(4, '\0'));
@@ -347,11 +337,9 @@ TEST(DeviceTable, SaysWhatWorksAndWhy) {
 TEST(Ref, RunsWhatIsPluggedIn) {
   set_ref_runner(nullptr);
   const auto program = Device::get("REF").load({.library = "graph", .name = "k"});
-  EXPECT_EQ(error_of([&] { program->run(nullptr, nullptr, {}, false); }),
-            "[device] REF cannot run k: no evaluator is linked into this program");
+  EXPECT_EQ(error_of([&] { program->run(nullptr, nullptr, {}, false); }), "[device] REF cannot run k: no evaluator is linked into this program");
   static std::string seen;
-  set_ref_runner(
-      [](const KernelObject& object, void* const*, const int64_t*, const LaunchSize&) { seen = object.library; });
+  set_ref_runner([](const KernelObject& object, void* const*, const int64_t*, const LaunchSize&) { seen = object.library; });
   program->run(nullptr, nullptr, {}, false);
   EXPECT_EQ(seen, "graph");
   set_ref_runner(nullptr);

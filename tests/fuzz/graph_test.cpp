@@ -28,17 +28,15 @@ const Path kPaths[] = {{"llvm", {{"DEV", std::string("CPU:LLVM")}}},
                        {"ref", {}, "REF"},
                        {"c", {{"DEV", std::string("CPU:C")}}}};
 #else
-const Path kPaths[] = {{"c", {{"DEV", std::string("CPU:C")}}},
-                       {"c NOOPT=1", {{"DEV", std::string("CPU:C")}, {"NOOPT", int64_t{1}}}},
-                       {"ref", {}, "REF"}};
+const Path kPaths[] = {
+    {"c", {{"DEV", std::string("CPU:C")}}}, {"c NOOPT=1", {{"DEV", std::string("CPU:C")}, {"NOOPT", int64_t{1}}}}, {"ref", {}, "REF"}};
 #endif
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Checks one graph on the given path. The last nodes are the roots: what others do not use, mostly.
 void check_seed(uint64_t seed, const Path& path, OpCounts* counts) {
-  KnownGraph g =
-      random_graph({.seed = seed, .n_nodes = 8 + static_cast<int>(seed % 25), .device = path.device}, counts);
+  KnownGraph g = random_graph({.seed = seed, .n_nodes = 8 + static_cast<int>(seed % 25), .device = path.device}, counts);
   std::vector<UOp> roots;
   std::vector<Known> known;
   for (auto it = g.nodes.rbegin(); it != g.nodes.rend() && roots.size() < 3; ++it) {
@@ -56,8 +54,7 @@ void check_seed(uint64_t seed, const Path& path, OpCounts* counts) {
     what = e.what();
   }
   if (!what.empty())
-    ADD_FAILURE() << "seed " << seed << ", " << path.name << ": " << what
-                  << "\nsmallest graph: " << smallest_failure(g, path.device);
+    ADD_FAILURE() << "seed " << seed << ", " << path.name << ": " << what << "\nsmallest graph: " << smallest_failure(g, path.device);
 }
 
 // Compiling C is slow, so it comes seldom.
@@ -76,8 +73,7 @@ TEST(FuzzGraph, RealizeEqualsTheReference) {
   if (fuzz_seconds) printf("first seed %llu\n", static_cast<unsigned long long>(seed));
   int n = 0;
   // Fixed seeds: as many as the time allows, at most 300.
-  for (; seconds() < until && (fuzz_seconds || n < 300) && !HasFailure(); ++n, ++seed)
-    check_seed(seed, kPaths[path_of(n)], &counts);
+  for (; seconds() < until && (fuzz_seconds || n < 300) && !HasFailure(); ++n, ++seed) check_seed(seed, kPaths[path_of(n)], &counts);
   printf("%d graphs", n);
   for (const auto& [op, count] : counts) printf(" %s:%lld", op.c_str(), static_cast<long long>(count));
   printf("\n");
@@ -100,14 +96,12 @@ TEST(FuzzGraph, DeepChainOfRelusHasASchedule) {
 
 // Found by seed 3351181773: the gate of an index compared its negative, which the smallest int64 does not have.
 TEST(FuzzGraph, IndicesAtTheEndsOfInt64) {
-  for (const int64_t v :
-       {INT64_MIN, INT64_MIN + 1, int64_t{-1}, int64_t{0}, int64_t{2}, int64_t{3}, int64_t{1} << 32, INT64_MAX}) {
+  for (const int64_t v : {INT64_MIN, INT64_MIN + 1, int64_t{-1}, int64_t{0}, int64_t{2}, int64_t{3}, int64_t{1} << 32, INT64_MAX}) {
     const Tensor x = Tensor::from<int32_t>({5, 6, 7}), i = Tensor::from<int64_t>({v});
     const bool inside = v >= 0 && v < 3;
     const Tensor row(UOp::make(Op::Gather, DType::Int32, {x.uop(), i.uop()}));
     EXPECT_EQ(row.to_vector<int32_t>()[0], inside ? 5 + v : 0) << v;
-    const Tensor raised(
-        UOp::make(Op::Scatter, DType::Int32, {x.uop(), i.uop(), Tensor::from<int32_t>({1}).uop()}, "add"));
+    const Tensor raised(UOp::make(Op::Scatter, DType::Int32, {x.uop(), i.uop(), Tensor::from<int32_t>({1}).uop()}, "add"));
     EXPECT_EQ(raised.sum().item_int(), inside ? 19 : 18) << v;
   }
 }
@@ -124,9 +118,7 @@ TEST(FuzzGraph, ScatterAddsOverAnAxisThatTheIndexIsSpreadOver) {
       return Tensor(UOp::make(Op::Scatter, DType::Float32, {x.uop(), i.uop(), v.uop()}, "add")).to_vector<float>();
     };
     EXPECT_EQ(sum(rows), (std::vector<float>{103, 110, 3, 4, 35, 42})) << path.name;
-    EXPECT_EQ(sum(Tensor::full({2, 6}, 1, {.dtype = DType::Int32, .buffer = false})),
-              (std::vector<float>{1, 2, 135, 148, 5, 6}))
-        << path.name;
+    EXPECT_EQ(sum(Tensor::full({2, 6}, 1, {.dtype = DType::Int32, .buffer = false})), (std::vector<float>{1, 2, 135, 148, 5, 6})) << path.name;
   }
 }
 

@@ -56,8 +56,7 @@ struct Generator {
         return reduce(x, kMonoids[below(4)], over);
       }
       case 1:
-        return where(lt(value(ranges, depth - 1, next_id), constant(dtype, 1)), value(ranges, depth - 1, next_id),
-                     value(ranges, depth - 1, next_id));
+        return where(lt(value(ranges, depth - 1, next_id), constant(dtype, 1)), value(ranges, depth - 1, next_id), value(ranges, depth - 1, next_id));
       case 2: return alu(Op::Max, {value(ranges, depth - 1, next_id), value(ranges, depth - 1, next_id)});
       case 3: return value(ranges, depth - 1, next_id) * constant(dtype, static_cast<int64_t>(below(5)) - 2);
       default: return value(ranges, depth - 1, next_id) + value(ranges, depth - 1, next_id);
@@ -67,8 +66,7 @@ struct Generator {
   UOp kernel() {
     int64_t next_id = 10;
     std::vector<UOp> ranges;
-    for (size_t n = below(4); n > 0; --n)
-      ranges.push_back(range(size(), static_cast<int64_t>(ranges.size()), AxisType::Weak));
+    for (size_t n = below(4); n > 0; --n) ranges.push_back(range(size(), static_cast<int64_t>(ranges.size()), AxisType::Weak));
     UOp at = idx(0);
     int64_t n_out = 1;
     for (size_t i = ranges.size(); i-- > 0;) {
@@ -91,9 +89,7 @@ UOp relabel(const UOp& kernel, Generator& g) {
   const auto split = [&](const Node* r, bool is_output) {
     const int64_t n = range_size(r), id = range_id(r);
     const bool is_first = is_output && id == 0;
-    const AxisType outer_type = !is_output               ? AxisType::Reduce
-                                : is_first && g.below(2) ? AxisType::Global
-                                                         : AxisType::Loop;
+    const AxisType outer_type = !is_output ? AxisType::Reduce : is_first && g.below(2) ? AxisType::Global : AxisType::Loop;
     const int64_t factor = int64_t{1} << g.below(4);
     if (factor == 1 || n % factor != 0) {
       parts[r] = {range(n, id, outer_type)};
@@ -103,10 +99,7 @@ UOp relabel(const UOp& kernel, Generator& g) {
     const bool lanes = is_output && !has_lanes && g.below(2);
     has_lanes |= lanes;
     const UOp outer = range(n / factor, id, outer_type);
-    const UOp inner = range(factor, id + 100,
-                            !is_output ? AxisType::Unroll
-                            : lanes    ? AxisType::Lane
-                                       : AxisType::Upcast);
+    const UOp inner = range(factor, id + 100, !is_output ? AxisType::Unroll : lanes ? AxisType::Lane : AxisType::Upcast);
     parts[r] = {outer, inner};
     done[r] = outer * factor + inner;
   };
@@ -121,10 +114,8 @@ UOp relabel(const UOp& kernel, Generator& g) {
     src.clear();
     for (size_t i = 0; i < n->n_src; ++i) {
       const Node* s = n->src()[i];
-      if (i > 0 && (n->op == Op::End || n->op == Op::Reduce))
-        src.insert(src.end(), parts.at(s).begin(), parts.at(s).end());
-      else
-        src.push_back(done.at(s));
+      if (i > 0 && (n->op == Op::End || n->op == Op::Reduce)) src.insert(src.end(), parts.at(s).begin(), parts.at(s).end());
+      else src.push_back(done.at(s));
     }
     done[n] = UOp::make(n->op, n->dtype, src, n->arg);
   }
@@ -155,8 +146,7 @@ void check(unsigned seed, bool with_labels, unsigned& n_vectorised) {
   std::vector<void*> buffers{want.data()};
   for (const int64_t n : g.input_sizes) {
     std::vector<std::byte>& in = inputs.emplace_back(static_cast<size_t>(n) * width);
-    for (int64_t i = 0; i < n; ++i)
-      write_element(g.dtype, in.data(), i, Scalar::of(g.dtype, static_cast<int64_t>(g.below(9)) - 4));
+    for (int64_t i = 0; i < n; ++i) write_element(g.dtype, in.data(), i, Scalar::of(g.dtype, static_cast<int64_t>(g.below(9)) - 4));
     buffers.push_back(in.data());
   }
   evaluate_kernel(kernel, buffers);
@@ -171,14 +161,12 @@ void check(unsigned seed, bool with_labels, unsigned& n_vectorised) {
   n_vectorised += has_lanes;
   buffers[0] = got.data();
   // In two parts, as two threads would.
-  const int64_t extent = ProgramInfo::of(program).extent,
-                middle = static_cast<int64_t>(g.below(static_cast<size_t>(extent) + 1));
+  const int64_t extent = ProgramInfo::of(program).extent, middle = static_cast<int64_t>(g.below(static_cast<size_t>(extent) + 1));
   evaluate_linear(program, buffers, {}, 0, middle);
   evaluate_linear(program, buffers, {}, middle, extent);
   for (int64_t i = 0; i < n_out; ++i)
-    ASSERT_EQ(read_element(g.dtype, got.data(), i).as_double(), read_element(g.dtype, want.data(), i).as_double())
-        << "element " << i << "\n"
-        << to_text(program.src(1));
+    ASSERT_EQ(read_element(g.dtype, got.data(), i).as_double(), read_element(g.dtype, want.data(), i).as_double()) << "element " << i << "\n"
+                                                                                                                   << to_text(program.src(1));
 }
 
 void check_all(bool with_labels) {
@@ -187,8 +175,7 @@ void check_all(bool with_labels) {
   const char* const start = std::getenv("FUZZ_SEED");
   const unsigned first = start ? static_cast<unsigned>(std::atoll(start)) : 0;
   const unsigned n = count ? static_cast<unsigned>(std::atoll(count)) : 300;
-  for (unsigned seed = first; seed < first + n && !testing::Test::HasFailure(); ++seed)
-    check(seed, with_labels, n_vectorised);
+  for (unsigned seed = first; seed < first + n && !testing::Test::HasFailure(); ++seed) check(seed, with_labels, n_vectorised);
   EXPECT_TRUE(!with_labels || n_vectorised > n / 10) << n_vectorised;  // else this tests nothing
 }
 

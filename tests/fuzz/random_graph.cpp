@@ -15,10 +15,9 @@
 namespace whit::fuzz {
 namespace {
 
-constexpr DType kDTypes[] = {DType::Float32,  DType::Float32, DType::Float32, DType::Int32,       DType::Int32,
-                             DType::Bool,     DType::Int8,    DType::UInt8,   DType::Int16,       DType::UInt16,
-                             DType::UInt32,   DType::Int64,   DType::UInt64,  DType::Float64,     DType::Float16,
-                             DType::BFloat16, DType::Fp8E4M3, DType::Fp8E5M2, DType::Fp8E4M3FNUZ, DType::Fp8E5M2FNUZ};
+constexpr DType kDTypes[] = {DType::Float32, DType::Float32,  DType::Float32, DType::Int32,   DType::Int32,       DType::Bool,       DType::Int8,
+                             DType::UInt8,   DType::Int16,    DType::UInt16,  DType::UInt32,  DType::Int64,       DType::UInt64,     DType::Float64,
+                             DType::Float16, DType::BFloat16, DType::Fp8E4M3, DType::Fp8E5M2, DType::Fp8E4M3FNUZ, DType::Fp8E5M2FNUZ};
 
 // Of all that is finite: the largest magnitude and the sum of magnitudes; whether all is finite.
 struct Extent {
@@ -93,8 +92,7 @@ class Maker {
     if (is_float(dt)) {
       static constexpr double kSpecial[] = {0.0, -0.0, 1.0, -1.0, INFINITY, -INFINITY, NAN, 1e-40, 65504.0, 3e38, 1e-7};
       if (chance(40)) return Scalar::of(dt, kSpecial[pick(0, std::size(kSpecial) - 1)]);
-      if (chance(6))
-        return Scalar::of(dt, std::ldexp(static_cast<double>(pick(-1000000, 1000000)), static_cast<int>(pick(-30, 0))));
+      if (chance(6)) return Scalar::of(dt, std::ldexp(static_cast<double>(pick(-1000000, 1000000)), static_cast<int>(pick(-30, 0))));
       return Scalar::of(dt, static_cast<double>(pick(-32, 32)) / 8);
     }
     if (chance(12)) {
@@ -173,9 +171,8 @@ class Maker {
       k.value = g_.evaluate(k.node);
       return k;
     }
-    std::optional<Known> x = choose([&](const Known& k) {
-      return fits(k) && std::equal(dims.begin(), dims.end(), k.node.shape().begin(), k.node.shape().end());
-    });
+    std::optional<Known> x =
+        choose([&](const Known& k) { return fits(k) && std::equal(dims.begin(), dims.end(), k.node.shape().begin(), k.node.shape().end()); });
     if (!x || chance(4)) {
       std::optional<Known> other = choose(fits);
       if (!other) {
@@ -211,8 +208,7 @@ class Maker {
   }
 
   void unary(Op op) {
-    const bool floats_only =
-        op == Op::Recip || op == Op::Sqrt || op == Op::Exp2 || op == Op::Log2 || op == Op::Sin || op == Op::Trunc;
+    const bool floats_only = op == Op::Recip || op == Op::Sqrt || op == Op::Exp2 || op == Op::Log2 || op == Op::Sin || op == Op::Trunc;
     const bool identity = op == Op::Contiguous || op == Op::Detach || op == Op::ContiguousBackward;
     const auto x = choose([&](const Known& k) {
       const DType dt = k.node.dtype();
@@ -226,8 +222,7 @@ class Maker {
     if (op == Op::Bitcast) return bitcast_op(*x);
     const UOp u = UOp::make(op, x->node.dtype(), {x->node});
     double tolerance = x->tolerance;
-    if (op == Op::Exp2 || op == Op::Log2 || op == Op::Sin)
-      tolerance = 16 * epsilon(u.dtype()) * std::max(1e-30, extent(g_.evaluate(u)).largest);
+    if (op == Op::Exp2 || op == Op::Log2 || op == Op::Sin) tolerance = 16 * epsilon(u.dtype()) * std::max(1e-30, extent(g_.evaluate(u)).largest);
     keep(u, tolerance, x->any_zero && op != Op::Recip);
   }
 
@@ -254,8 +249,7 @@ class Maker {
 
   void binary(Op op) {
     const bool exact = op != Op::Add && op != Op::Sub && op != Op::Mul && op != Op::Max && op != Op::Min;
-    const bool ints = op == Op::Cdiv || op == Op::FloorDiv || op == Op::And || op == Op::Or || op == Op::Xor ||
-                      op == Op::Shl || op == Op::Shr;
+    const bool ints = op == Op::Cdiv || op == Op::FloorDiv || op == Op::And || op == Op::Or || op == Op::Xor || op == Op::Shl || op == Op::Shr;
     const auto a = choose([&](const Known& k) {
       const DType dt = k.node.dtype();
       if (exact && k.tolerance > 0) return false;
@@ -263,8 +257,8 @@ class Maker {
       if (op == Op::Fdiv) return is_float(dt);
       if (is_weak(dt)) return op == Op::Add || op == Op::Mul || is_comparison(op);
       if (dt == DType::Bool)
-        return op == Op::And || op == Op::Or || op == Op::Xor || op == Op::Max || op == Op::Min || op == Op::Add ||
-               op == Op::Mul || is_comparison(op);
+        return op == Op::And || op == Op::Or || op == Op::Xor || op == Op::Max || op == Op::Min || op == Op::Add || op == Op::Mul ||
+               is_comparison(op);
       return !ints || is_int(dt);
     });
     if (!a) return;
@@ -309,14 +303,12 @@ class Maker {
     const auto b = operand(a->node.dtype(), a->node.shape(), false);
     if (!c || !b) return;
     const bool swap = chance(2);
-    keep(where(c->node, swap ? b->node : a->node, swap ? a->node : b->node), std::max(a->tolerance, b->tolerance),
-         a->any_zero || b->any_zero);
+    keep(where(c->node, swap ? b->node : a->node, swap ? a->node : b->node), std::max(a->tolerance, b->tolerance), a->any_zero || b->any_zero);
   }
 
   void movement(Op op) {
     const auto x = choose([&](const Known& k) {
-      if (op == Op::Unwindow)
-        return k.node.shape().size() >= 2 && k.node.dtype() != DType::WeakInt && k.node.dtype() != DType::Bool;
+      if (op == Op::Unwindow) return k.node.shape().size() >= 2 && k.node.dtype() != DType::WeakInt && k.node.dtype() != DType::Bool;
       return op == Op::Reshape || op == Op::Expand || !k.node.shape().empty();
     });
     if (!x) return;
@@ -337,10 +329,8 @@ class Maker {
           }
         } else {  // merge neighbours, put axes of 1 in
           for (const int64_t n : s) {
-            if (!d.empty() && chance(2))
-              d[d.size() - 1] *= n;
-            else
-              d.push_back(n);
+            if (!d.empty() && chance(2)) d[d.size() - 1] *= n;
+            else d.push_back(n);
             if (chance(4)) d.push_back(1);
           }
         }
@@ -403,8 +393,7 @@ class Maker {
         const bool exact = x->tolerance == 0 && sums_exactly(x->value);
         const Extent e = extent(x->value);
         if (!exact && (!e.finite || e.sum > 1e30)) return;
-        keep(y, exact ? 0 : static_cast<double>(s.back()) * (x->tolerance + 4 * epsilon(u.dtype()) * e.largest),
-             is_float(u.dtype()));
+        keep(y, exact ? 0 : static_cast<double>(s.back()) * (x->tolerance + 4 * epsilon(u.dtype()) * e.largest), is_float(u.dtype()));
         return;
       }
       default: return;
@@ -462,8 +451,7 @@ class Maker {
       keep(u, count * x->tolerance + 2 * count * eps * e.sum, true);
     } else {
       double bound = 1;
-      for (int64_t i = 0, m = x->value.shape.numel(); i < m; ++i)
-        bound *= std::max(1.0, std::fabs(x->value.at(i).f) + x->tolerance);
+      for (int64_t i = 0, m = x->value.shape.numel(); i < m; ++i) bound *= std::max(1.0, std::fabs(x->value.at(i).f) + x->tolerance);
       if (bound > 1e6 || x->tolerance > 0) return;
       keep(u, 2 * count * eps * bound, true);
     }
@@ -472,8 +460,7 @@ class Maker {
   // What kernels are tuned for: products of matrices, convolutions, softmax.
   void pattern() {
     const auto x = choose([](const Known& k) {
-      return k.node.shape().numel() > 1 && k.tolerance == 0 && (is_float(k.node.dtype()) || is_int(k.node.dtype())) &&
-             !is_weak(k.node.dtype());
+      return k.node.shape().numel() > 1 && k.tolerance == 0 && (is_float(k.node.dtype()) || is_int(k.node.dtype())) && !is_weak(k.node.dtype());
     });
     if (!x) return;
     const DType dt = x->node.dtype();
@@ -485,8 +472,7 @@ class Maker {
         const auto y = choose_exact(dt);
         const auto b = y ? fit(*y, Dims{n, k}) : std::nullopt;
         if (!a || !b) return;
-        sum_of_products(reshape(a->node, Dims{m, 1, k}), reshape(b->node, Dims{1, n, k}), Dims{m, n, k}, Dims{2}, *a,
-                        *b);
+        sum_of_products(reshape(a->node, Dims{m, 1, k}), reshape(b->node, Dims{1, n, k}), Dims{m, n, k}, Dims{2}, *a, *b);
         return;
       }
       case 1: {
@@ -520,8 +506,7 @@ class Maker {
     const bool exact = sums_exactly(value) && sums_exactly(x.value) && sums_exactly(y.value);
     const Extent e = extent(value);
     if (!exact && (!e.finite || e.sum > 1e6)) return;
-    keep(reduce_axes(product, "add", axes),
-         exact ? 0 : 2 * static_cast<double>(value.shape.numel()) * epsilon(product.dtype()) * e.largest, true);
+    keep(reduce_axes(product, "add", axes), exact ? 0 : 2 * static_cast<double>(value.shape.numel()) * epsilon(product.dtype()) * e.largest, true);
   }
 
   // Indices for n rows: an int32 or int64 tensor, mostly inside.
@@ -535,8 +520,7 @@ class Maker {
     UOp b = buffer(dt, count, o_.device);
     Bytes bytes(static_cast<size_t>(count * n_bytes(dt)));
     for (int64_t i = 0; i < count; ++i)
-      write_element(dt, bytes.data(), i,
-                    Scalar::of(dt, chance(8) ? pick(-2, n + 2) : pick(0, std::max<int64_t>(n - 1, 0))));
+      write_element(dt, bytes.data(), i, Scalar::of(dt, chance(8) ? pick(-2, n + 2) : pick(0, std::max<int64_t>(n - 1, 0))));
     g_.inputs[b.node()] = std::move(bytes);
     if (const Known* k = keep(reshape(b, shape), 0, false)) return *k;
     return {};
@@ -551,9 +535,8 @@ class Maker {
   }
 
   void scatter() {
-    const auto x = choose([](const Known& k) {
-      return !k.node.shape().empty() && k.node.dtype() != DType::WeakInt && k.node.dtype() != DType::Bool;
-    });
+    const auto x =
+        choose([](const Known& k) { return !k.node.shape().empty() && k.node.dtype() != DType::WeakInt && k.node.dtype() != DType::Bool; });
     if (!x) return;
     const auto i = indices(x->node.shape()[0]);
     if (!i) return;
@@ -570,8 +553,7 @@ class Maker {
       const double n = static_cast<double>(src->value.shape.numel()) + 1;
       tolerance = n * (tolerance + epsilon(x->node.dtype()) * (e.largest + f.sum));
     }
-    keep(UOp::make(Op::Scatter, x->node.dtype(), {x->node, i->node, src->node}, add ? "add" : "set"), tolerance,
-         add || x->any_zero || src->any_zero);
+    keep(UOp::make(Op::Scatter, x->node.dtype(), {x->node, i->node, src->node}, add ? "add" : "set"), tolerance, add || x->any_zero || src->any_zero);
   }
 
   void lanes() {
@@ -589,9 +571,7 @@ class Maker {
   KnownGraph g_;
 };
 
-bool can_be_root(const UOp& u) {
-  return u.dtype() != DType::Void && !is_weak(u.dtype()) && u.node()->device != 0 && u.shape().numel() > 0;
-}
+bool can_be_root(const UOp& u) { return u.dtype() != DType::Void && !is_weak(u.dtype()) && u.node()->device != 0 && u.shape().numel() > 0; }
 
 }  // namespace
 
@@ -612,8 +592,7 @@ std::vector<Op> reachable_ops() {
     const bool left_out = OpSet{Op::MulAcc, Op::Shard, Op::Unshard}.has(op);  // of a rule; of several devices
     if ((is_elementwise(op) || is_movement(op)) && !left_out) ops.push_back(op);
   }
-  for (const Op op : {Op::Const, Op::Lanes, Op::Contiguous, Op::ContiguousBackward, Op::Detach, Op::Reduce, Op::Reduce,
-                      Op::Gather, Op::Scatter})
+  for (const Op op : {Op::Const, Op::Lanes, Op::Contiguous, Op::ContiguousBackward, Op::Detach, Op::Reduce, Op::Reduce, Op::Gather, Op::Scatter})
     if (std::find(ops.begin(), ops.end(), op) == ops.end() || op == Op::Reduce) ops.push_back(op);
   return ops;
 }
@@ -621,8 +600,7 @@ std::vector<Op> reachable_ops() {
 std::string difference(const Known& want, const Bytes& got) {
   const HostTensor& w = want.value;
   const int64_t n = w.shape.numel();
-  if (static_cast<int64_t>(got.size()) != n * n_bytes(w.dtype))
-    return fmt::format("{} bytes instead of {}", got.size(), n * n_bytes(w.dtype));
+  if (static_cast<int64_t>(got.size()) != n * n_bytes(w.dtype)) return fmt::format("{} bytes instead of {}", got.size(), n * n_bytes(w.dtype));
   for (int64_t i = 0; i < n; ++i) {
     const Scalar a = w.at(i), b = read_element(w.dtype, got.data(), i);
     bool same = false;
@@ -636,8 +614,8 @@ std::string difference(const Known& want, const Bytes& got) {
       same = std::fabs(a.f - b.f) <= want.tolerance;
     }
     if (!same)
-      return fmt::format("element {} of {} {}: expected {}, got {} (allowed difference {})", i, name(w.dtype),
-                         w.shape.str(), is_float(w.dtype) ? fmt::format("{:.17g}", a.f) : fmt::format("{}", a.i),
+      return fmt::format("element {} of {} {}: expected {}, got {} (allowed difference {})", i, name(w.dtype), w.shape.str(),
+                         is_float(w.dtype) ? fmt::format("{:.17g}", a.f) : fmt::format("{}", a.i),
                          is_float(w.dtype) ? fmt::format("{:.17g}", b.f) : fmt::format("{}", b.i), want.tolerance);
   }
   return "";

@@ -167,16 +167,14 @@ class Maker {
         if (y.shape().size() != 2) return;
         const int64_t m = x.shape()[0], k = x.shape()[1], n = y.shape()[0];
         if (y.shape()[1] != k) return;
-        return add(
-            rs(sum(ex(rs(clamp(x), {m, 1, k}), {m, n, k}) * ex(rs(clamp(y), {1, n, k}), {m, n, k}), {2}), {m, n}));
+        return add(rs(sum(ex(rs(clamp(x), {m, 1, k}), {m, n, k}) * ex(rs(clamp(y), {1, n, k}), {m, n, k}), {2}), {m, n}));
       }
     }
   }
   // A store into a part of a buffer; older states stay in the pool.
   void store_step() {
     if (!state_ || chance(20)) state_ = leaf({pick(2, 12)});
-    const int64_t n = state_.shape()[0], lo = pick(0, static_cast<int>(n) - 1),
-                  hi = pick(static_cast<int>(lo) + 1, static_cast<int>(n));
+    const int64_t n = state_.shape()[0], lo = pick(0, static_cast<int>(n) - 1), hi = pick(static_cast<int>(lo) + 1, static_cast<int>(n));
     const int64_t cut[] = {lo, hi};
     UOp view = chance(40) ? state_ : shrink(state_, cut);
     const int64_t zero[] = {0};

@@ -70,13 +70,9 @@ class Program {
   }
 
  private:
-  int64_t pick(int64_t lo, int64_t hi) {
-    return lo + static_cast<int64_t>(rng_() % static_cast<uint64_t>(hi - lo + 1));
-  }
+  int64_t pick(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(rng_() % static_cast<uint64_t>(hi - lo + 1)); }
   size_t any() { return static_cast<size_t>(pick(0, static_cast<int64_t>(live_.size()) - 1)); }
-  template <class... A> void note(fmt::format_string<A...> f, A&&... a) {
-    log_ += fmt::format(f, std::forward<A>(a)...) + "\n";
-  }
+  template <class... A> void note(fmt::format_string<A...> f, A&&... a) { log_ += fmt::format(f, std::forward<A>(a)...) + "\n"; }
   std::string where(size_t i) const { return fmt::format("t{}", names_[i]); }
 
   size_t add(Tensor t, Model m, bool has_storage) {

@@ -79,14 +79,8 @@ class Maker {
                 [](const Numbers& x) { return each(x, [&](size_t i) { return x[i] * (x[0] + x[1] + x[2]) / 3; }); }};
       case 6:
         return {"cumsum", [](const Tensor& x) { return x.cumsum(0); },
-                [](const Numbers& x) {
-                  return Numbers{x[0], x[0] + x[1], x[0] + x[1] + x[2]};
-                }};
-      case 7:
-        return {"flip", [](const Tensor& x) { return x.flip(0); },
-                [](const Numbers& x) {
-                  return Numbers{x[2], x[1], x[0]};
-                }};
+                [](const Numbers& x) { return Numbers{x[0], x[0] + x[1], x[0] + x[1] + x[2]}; }};
+      case 7: return {"flip", [](const Tensor& x) { return x.flip(0); }, [](const Numbers& x) { return Numbers{x[2], x[1], x[0]}; }};
       case 8:
         return {"log(x*x+1)", [](const Tensor& x) { return (x * x + 1.0).log(); },
                 [](const Numbers& x) { return each(x, [&](size_t i) { return std::log(x[i] * x[i] + 1); }); }};
@@ -97,13 +91,8 @@ class Maker {
                   return each(x, [&](size_t i) { return std::exp(x[i]) / sum; });
                 }};
       case 10:
-        return {"gather",
-                [](const Tensor& x) {
-                  return x[Tensor::from<int32_t>({2, 0, 2})] * x;
-                },
-                [](const Numbers& x) {
-                  return Numbers{x[2] * x[0], x[0] * x[1], x[2] * x[2]};
-                }};
+        return {"gather", [](const Tensor& x) { return x[Tensor::from<int32_t>({2, 0, 2})] * x; },
+                [](const Numbers& x) { return Numbers{x[2] * x[0], x[0] * x[1], x[2] * x[2]}; }};
       default:
         return {fmt::format("{:.2f}x/(x*x+2)", a), [=](const Tensor& x) { return x * a / (x * x + 2.0); },
                 [=](const Numbers& x) { return each(x, [&](size_t i) { return x[i] * a / (x[i] * x[i] + 2); }); }};
@@ -145,24 +134,17 @@ class Maker {
         ++order;
         return {"grad(" + f.text + ")",
                 [=](const Tensor& x) {
-                  const auto loss = [&](std::span<const Tensor> in) {
-                    return std::vector{(f.tensors(in[0]) * tw).sum()};
-                  };
+                  const auto loss = [&](std::span<const Tensor> in) { return std::vector{(f.tensors(in[0]) * tw).sum()}; };
                   return grad(loss)(std::vector{x})[0];
                 },
                 pulled};
       case 1:
         ++order;
-        return {"jvp(" + f.text + ")",
-                [=](const Tensor& x) { return jvp(fn, std::vector{x}, std::vector{tw}).tangents[0]; },
+        return {"jvp(" + f.text + ")", [=](const Tensor& x) { return jvp(fn, std::vector{x}, std::vector{tw}).tangents[0]; },
                 [=](const Numbers& x) { return difference(x, w); }};
-      case 2:
-        ++order;
-        return {"vjp(" + f.text + ")",
-                [=](const Tensor& x) { return vjp(fn, std::vector{x}).pullback(std::vector{tw})[0]; }, pulled};
+      case 2: ++order; return {"vjp(" + f.text + ")", [=](const Tensor& x) { return vjp(fn, std::vector{x}).pullback(std::vector{tw})[0]; }, pulled};
       case 3:  // each row of the outer product of w and x
-        return {"vmap(" + f.text + ")",
-                [=](const Tensor& x) { return vmap(fn, std::vector{tw.unsqueeze(1) * x.unsqueeze(0)})[0].sum(0); },
+        return {"vmap(" + f.text + ")", [=](const Tensor& x) { return vmap(fn, std::vector{tw.unsqueeze(1) * x.unsqueeze(0)})[0].sum(0); },
                 [=](const Numbers& x) {
                   Numbers sum(kSize, 0);
                   for (const double scale : w) {
@@ -173,9 +155,8 @@ class Maker {
                 }};
       default: {
         has_jit_ = true;
-        const auto jit = std::make_shared<TinyJit>([=](std::span<const Tensor> in) {
-          return std::vector{(f.tensors(in[0]) + in[0] * 0.0).realize()};
-        });  // a constant has no device
+        const auto jit = std::make_shared<TinyJit>(
+            [=](std::span<const Tensor> in) { return std::vector{(f.tensors(in[0]) + in[0] * 0.0).realize()}; });  // a constant has no device
         return {"jit(" + f.text + ")", [=](const Tensor& x) { return (*jit)({x})[0]; }, f.numbers};
       }
     }

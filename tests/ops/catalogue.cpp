@@ -60,10 +60,7 @@ std::vector<Row> make() {
       {"atanh", kFloat, [](In x) { return x[0].atanh(); }, -0.9, 0.9, true, 64},
       {"erf", kFloat, [](In x) { return x[0].erf(); }, -2, 2, true, 64},
       {"bitcast", kNumber,
-       [](In x) {
-         return x[0].bitcast(kBits[static_cast<size_t>(std::countr_zero(static_cast<uint64_t>(x[0].element_size())))]);
-       },
-       -9, 9, false},
+       [](In x) { return x[0].bitcast(kBits[static_cast<size_t>(std::countr_zero(static_cast<uint64_t>(x[0].element_size())))]); }, -9, 9, false},
       {"nonzero", kAny, [](In x) { return x[0].nonzero(20, -1); }, -2, 2, false},
       {"to_half", kAny, [](In x) { return x[0].to_half(); }, -9, 9, false},
       {"to_float", kAny, [](In x) { return x[0].to_float(); }, -9, 9, false},
@@ -134,17 +131,14 @@ std::vector<Row> make() {
       {"copysign", kFloat, [](In x) { return x[0].copysign(x[1]); }, -2, 2, false},
       {"isclose", kNumber, [](In x) { return x[0].isclose(x[1], {.rtol = 0.5}); }, -2, 2, false},
       {"allclose", kNumber, [](In x) { return x[0].allclose(x[1], {.rtol = 0.5}); }, -2, 2, false},
-      {"threefry", kInt | kFloat, [](In x) { return x[0].cast(DType::UInt64).threefry(x[1].cast(DType::UInt64)); }, 0,
-       90, false},
+      {"threefry", kInt | kFloat, [](In x) { return x[0].cast(DType::UInt64).threefry(x[1].cast(DType::UInt64)); }, 0, 90, false},
       {"logaddexp", kFloat, [](In x) { return x[0].logaddexp(x[1]); }, -3, 3, true, 64},
       {"lerp", kFloat, [](In x) { return x[0].lerp(x[1], 0.3); }},
       {"where", kNumber, [](In x) { return (x[0] > 0).where(x[0], x[1]); }},
   };
-  for (const Binary& b : binary)
-    add({b.name, {{3, 37}, {3, 37}}, b.kinds, b.fn, b.low, b.high, b.gradient, b.n_epsilons, true});
+  for (const Binary& b : binary) add({b.name, {{3, 37}, {3, 37}}, b.kinds, b.fn, b.low, b.high, b.gradient, b.n_epsilons, true});
   for (const Shapes& s : {Shapes{{4, 33}, {33}}, Shapes{{3, 1}, {1, 5}}, Shapes{{}, {6}}, Shapes{{2, 1, 4}, {3, 1}}})
-    add({"add of " + Shape(s[0]).str() + " and " + Shape(s[1]).str(), s, kNumber,
-         [](In x) { return x[0] * x[1] + x[1]; }});
+    add({"add of " + Shape(s[0]).str() + " and " + Shape(s[1]).str(), s, kNumber, [](In x) { return x[0] * x[1] + x[1]; }});
 
   // ---- reductions
   const Dims kMat = {5, 33}, kCube = {4, 3, 10};
@@ -196,21 +190,8 @@ std::vector<Row> make() {
   add({"index rows", {{9, 4}, {6}}, kNumber, [](In x) { return x[0][indices(x[1], 9)]; }});
   add({"index both", {{9, 4}, {6}}, kNumber, [](In x) { return x[0].get({indices(x[1], 9), indices(x[1] * 3, 4)}); }});
   add({"gather", {{3, 9}, {3, 5}}, kNumber, [](In x) { return x[0].gather(1, indices(x[1], 9)); }});
-  add({"scatter",
-       {{3, 9}, {3, 5}},
-       kNumber,
-       [](In x) { return x[0].scatter(1, indices(x[1], 9), x[1]); },
-       -2,
-       2,
-       false});
-  add({"scatter_reduce",
-       {{3, 9}, {3, 5}},
-       kNumber,
-       [](In x) { return x[0].scatter_reduce(1, indices(x[1], 9), x[1], "sum"); },
-       -2,
-       2,
-       true,
-       64});
+  add({"scatter", {{3, 9}, {3, 5}}, kNumber, [](In x) { return x[0].scatter(1, indices(x[1], 9), x[1]); }, -2, 2, false});
+  add({"scatter_reduce", {{3, 9}, {3, 5}}, kNumber, [](In x) { return x[0].scatter_reduce(1, indices(x[1], 9), x[1], "sum"); }, -2, 2, true, 64});
   add({"masked_fill", {kMat}, kNumber, [](In x) { return x[0].masked_fill(x[0] < 0, 7); }});
   add({"one_hot", {{9}}, kNumber, [](In x) { return indices(x[0], 5).one_hot(5); }, -2, 2, false});
 
@@ -219,14 +200,7 @@ std::vector<Row> make() {
   add({"matmul 33x65x17", {{33, 65}, {65, 17}}, kNumber, [](In x) { return x[0].matmul(x[1]); }, -2, 2, true, 128});
   add({"matmul 1x64x130", {{1, 64}, {64, 130}}, kNumber, [](In x) { return x[0].matmul(x[1]); }, -2, 2, true, 128});
   add({"matmul 130x96x1", {{130, 96}, {96, 1}}, kFloat, [](In x) { return x[0].matmul(x[1]); }, -2, 2, true, 128});
-  add({"matmul of batches",
-       {{3, 9, 20}, {3, 20, 11}},
-       kFloat,
-       [](In x) { return x[0].matmul(x[1]); },
-       -2,
-       2,
-       true,
-       64});
+  add({"matmul of batches", {{3, 9, 20}, {3, 20, 11}}, kFloat, [](In x) { return x[0].matmul(x[1]); }, -2, 2, true, 64});
   add({"matmul transposed", {{24, 16}, {40, 16}}, kFloat, [](In x) { return x[0].matmul(x[1].T()); }, -2, 2, true, 64});
   add({"dot", {{50}, {50}}, kNumber, [](In x) { return x[0].dot(x[1]); }, -2, 2, true, 128});
   add({"broadcast matmul",
@@ -237,31 +211,10 @@ std::vector<Row> make() {
        2,
        true,
        64});
-  add({"einsum",
-       {{4, 6, 5}, {5, 3}},
-       kFloat,
-       [](In x) { return Tensor::einsum("abc,cd->bd", {x[0], x[1]}); },
-       -2,
-       2,
-       true,
-       64});
-  add({"linear relu",
-       {{7, 12}, {9, 12}, {9}},
-       kFloat,
-       [](In x) { return x[0].linear(x[1].T(), x[2]).relu(); },
-       -2,
-       2,
-       true,
-       64});
+  add({"einsum", {{4, 6, 5}, {5, 3}}, kFloat, [](In x) { return Tensor::einsum("abc,cd->bd", {x[0], x[1]}); }, -2, 2, true, 64});
+  add({"linear relu", {{7, 12}, {9, 12}, {9}}, kFloat, [](In x) { return x[0].linear(x[1].T(), x[2]).relu(); }, -2, 2, true, 64});
   add({"conv2d", {{2, 3, 9, 8}, {4, 3, 3, 3}}, kFloat, [](In x) { return x[0].conv2d(x[1]); }, -2, 2, true, 64});
-  add({"conv2d padded",
-       {{2, 3, 9, 8}, {4, 3, 3, 3}, {4}},
-       kFloat,
-       [](In x) { return x[0].conv2d(x[1], x[2], {.padding = 1}); },
-       -2,
-       2,
-       true,
-       64});
+  add({"conv2d padded", {{2, 3, 9, 8}, {4, 3, 3, 3}, {4}}, kFloat, [](In x) { return x[0].conv2d(x[1], x[2], {.padding = 1}); }, -2, 2, true, 64});
   add({"conv2d strided",
        {{2, 3, 9, 8}, {4, 3, 3, 3}},
        kFloat,
@@ -270,22 +223,8 @@ std::vector<Row> make() {
        2,
        true,
        64});
-  add({"conv2d dilated",
-       {{1, 2, 9, 9}, {3, 2, 3, 3}},
-       kFloat,
-       [](In x) { return x[0].conv2d(x[1], {.dilation = 2}); },
-       -2,
-       2,
-       true,
-       64});
-  add({"conv2d grouped",
-       {{2, 6, 7, 7}, {4, 3, 3, 3}},
-       kFloat,
-       [](In x) { return x[0].conv2d(x[1], {.groups = 2}); },
-       -2,
-       2,
-       true,
-       64});
+  add({"conv2d dilated", {{1, 2, 9, 9}, {3, 2, 3, 3}}, kFloat, [](In x) { return x[0].conv2d(x[1], {.dilation = 2}); }, -2, 2, true, 64});
+  add({"conv2d grouped", {{2, 6, 7, 7}, {4, 3, 3, 3}}, kFloat, [](In x) { return x[0].conv2d(x[1], {.groups = 2}); }, -2, 2, true, 64});
   add({"conv2d 5x5", {{2, 1, 12, 12}, {8, 1, 5, 5}}, kFloat, [](In x) { return x[0].conv2d(x[1]); }, -2, 2, true, 64});
   add({"conv_transpose2d",
        {{1, 3, 4, 4}, {3, 2, 3, 3}},
@@ -316,22 +255,8 @@ std::vector<Row> make() {
        true,
        256});
   add({"interpolate", {{1, 2, 5, 5}}, kFloat, [](In x) { return x[0].interpolate({8, 7}); }, -2, 2, true, 64});
-  add({"cross entropy",
-       {{6, 10}, {6}},
-       kFloat,
-       [](In x) { return x[0].sparse_categorical_crossentropy(indices(x[1], 10)); },
-       -3,
-       3,
-       true,
-       256});
-  add({"binary cross entropy",
-       {{20}, {20}},
-       kFloat,
-       [](In x) { return x[0].binary_crossentropy_logits(x[1].sigmoid()); },
-       -3,
-       3,
-       true,
-       256});
+  add({"cross entropy", {{6, 10}, {6}}, kFloat, [](In x) { return x[0].sparse_categorical_crossentropy(indices(x[1], 10)); }, -3, 3, true, 256});
+  add({"binary cross entropy", {{20}, {20}}, kFloat, [](In x) { return x[0].binary_crossentropy_logits(x[1].sigmoid()); }, -3, 3, true, 256});
   add({"attention",
        {{1, 2, 6, 8}, {1, 2, 6, 8}, {1, 2, 6, 8}},
        kFloat,
@@ -348,15 +273,7 @@ std::vector<Row> make() {
                                        DType::Int32,    DType::UInt32,  DType::Int64,   DType::UInt64,  DType::Float16,
                                        DType::BFloat16, DType::Float32, DType::Float64, DType::Fp8E4M3, DType::Fp8E5M2};
   auto cast_row = [&]<size_t I>(std::integral_constant<size_t, I>) {
-    add({"cast to " + std::string(name(kTargets[I])),
-         {{4, 9}},
-         kAny,
-         [](In x) { return x[0].cast(kTargets[I]); },
-         -90,
-         90,
-         false,
-         16,
-         true});
+    add({"cast to " + std::string(name(kTargets[I])), {{4, 9}}, kAny, [](In x) { return x[0].cast(kTargets[I]); }, -90, 90, false, 16, true});
   };
   [&]<size_t... I>(std::index_sequence<I...>) {
     (cast_row(std::integral_constant<size_t, I>{}), ...);

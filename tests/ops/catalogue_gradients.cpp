@@ -28,9 +28,7 @@ Tensor places(const Tensor& x, int64_t n) {
   return x.detach().cast(DType::Float32).abs().mul(7.0).cast(DType::Int32).mod(Tensor::constant_int(n, DType::Int32));
 }
 
-Tensor rows_of(const std::vector<int32_t>& at, const Tensor& x) {
-  return Tensor::from(at, static_cast<int64_t>(at.size()), {.device = x.device()});
-}
+Tensor rows_of(const std::vector<int32_t>& at, const Tensor& x) { return Tensor::from(at, static_cast<int64_t>(at.size()), {.device = x.device()}); }
 
 // Different places in each row, so that no two writes meet.
 Tensor columns(const Dims& shape, int64_t n, int64_t step) {
@@ -105,9 +103,7 @@ const Grad kRows[] = {
     // ---- indexing
     {"get", {kCube}, [](In x) { return x[0].get({Slice{.step = -1}, NewAxis, Ellipsis, Slice{0, 4, 2}}).square(); }},
     {"get a row", {kCube}, [](In x) { return x[0].get({1}) * x[0].get({0}); }},
-    {"get by two tensors",
-     {kCube, {3}},
-     [](In x) { return x[0].get({places(x[1], 2), Slice{}, places(x[1] * 3, 4)}).square(); }},
+    {"get by two tensors", {kCube, {3}}, [](In x) { return x[0].get({places(x[1], 2), Slice{}, places(x[1] * 3, 4)}).square(); }},
     {"set", {kMat, {2, 3}}, [](In x) { return written(x[0], {Slice{1, 3}, Slice{0, 6, 2}}, x[1]); }},
     {"set a row", {kMat, {6}}, [](In x) { return written(x[0], {-1}, x[1]); }},
     {"set a number", {kMat}, [](In x) { return written(x[0], {Slice{.step = 2}}, x[0].sum()); }},
@@ -122,26 +118,14 @@ const Grad kRows[] = {
        return y * x[0];
      }},
     {"gather twice", {kMat, {4, 9}}, [](In x) { return x[0].gather(1, places(x[1], 6)).square(); }},
-    {"scatter of new places",
-     {kMat, {4, 3}},
-     [](In x) { return x[0].square().scatter(1, columns({4, 3}, 6, 1), x[1].square()); }},
+    {"scatter of new places", {kMat, {4, 3}}, [](In x) { return x[0].square().scatter(1, columns({4, 3}, 6, 1), x[1].square()); }},
     {"scatter twice", {kMat, {4, 3}}, [](In x) { return x[0].scatter(1, columns({4, 3}, 2, 1), x[1]).square(); }},
     {"scatter add", {kMat}, [](In x) { return x[0].scatter(1, columns({4, 3}, 2, 1), 1.5, "add").square(); }},
     {"scatter multiply", {kMat}, [](In x) { return x[0].scatter(1, columns({4, 3}, 2, 1), 1.5, "multiply").square(); }},
-    {"scatter_reduce prod",
-     {kMat, {4, 5}},
-     [](In x) { return x[0].scatter_reduce(1, columns({4, 5}, 3, 1), x[1], "prod"); },
-     0.5,
-     2},
-    {"scatter_reduce mean",
-     {kMat, {4, 5}},
-     [](In x) { return x[0].scatter_reduce(1, columns({4, 5}, 3, 1), x[1], "mean", false).square(); }},
-    {"scatter_reduce amax",
-     {kMat, {4, 5}},
-     [](In x) { return x[0].scatter_reduce(1, columns({4, 5}, 3, 1), x[1], "amax").square(); }},
-    {"scatter_reduce amin",
-     {kMat, {4, 5}},
-     [](In x) { return x[0].scatter_reduce(1, columns({4, 5}, 3, 1), x[1], "amin", false).square(); }},
+    {"scatter_reduce prod", {kMat, {4, 5}}, [](In x) { return x[0].scatter_reduce(1, columns({4, 5}, 3, 1), x[1], "prod"); }, 0.5, 2},
+    {"scatter_reduce mean", {kMat, {4, 5}}, [](In x) { return x[0].scatter_reduce(1, columns({4, 5}, 3, 1), x[1], "mean", false).square(); }},
+    {"scatter_reduce amax", {kMat, {4, 5}}, [](In x) { return x[0].scatter_reduce(1, columns({4, 5}, 3, 1), x[1], "amax").square(); }},
+    {"scatter_reduce amin", {kMat, {4, 5}}, [](In x) { return x[0].scatter_reduce(1, columns({4, 5}, 3, 1), x[1], "amin", false).square(); }},
     {"masked_select", {kMat}, [](In x) { return x[0].square().masked_select(x[0] > 0, 20, 2.0); }},
     // ---- elementwise
     {"softplus of beta", {kMat}, [](In x) { return x[0].softplus(2.5); }},
@@ -205,9 +189,7 @@ const Grad kRows[] = {
     {"matmul broadcast", {{2, 1, 3, 4}, {3, 4, 2}}, [](In x) { return x[0].matmul(x[1]); }},
     {"matmul by itself", {{4, 4}}, [](In x) { return x[0].matmul(x[0]).matmul(x[0].T()); }},
     {"dot of vectors", {{7}, {7}}, [](In x) { return x[0].dot(x[1]) * x[0]; }},
-    {"einsum of three",
-     {{3, 4}, {4, 2}, {3, 2}},
-     [](In x) { return Tensor::einsum("ij,jk,ik->ji", std::vector{x[0], x[1], x[2]}); }},
+    {"einsum of three", {{3, 4}, {4, 2}, {3, 2}}, [](In x) { return Tensor::einsum("ij,jk,ik->ji", std::vector{x[0], x[1], x[2]}); }},
     {"einsum of a trace", {{4, 4}}, [](In x) { return Tensor::einsum("ii->i", {x[0]}).square(); }},
     {"qr",
      {{4, 3}},
@@ -235,22 +217,12 @@ const Grad kRows[] = {
      [](In x) { return x[0].conv2d(x[1], {.stride = {2, 1}, .dilation = {1, 2}, .padding = {1, 0, 2, 1}}).square(); }},
     {"conv_transpose2d grouped",
      {{1, 4, 3, 3}, {4, 1, 3, 2}, {2}},
-     [](In x) {
-       return x[0].conv_transpose2d(x[1], x[2], {.groups = 2, .stride = 2, .padding = 1, .output_padding = 1});
-     }},
-    {"conv_transpose2d of one axis",
-     {{1, 2, 5}, {2, 3, 3}},
-     [](In x) { return x[0].conv_transpose2d(x[1], {}, {.dilation = 2}).square(); }},
+     [](In x) { return x[0].conv_transpose2d(x[1], x[2], {.groups = 2, .stride = 2, .padding = 1, .output_padding = 1}); }},
+    {"conv_transpose2d of one axis", {{1, 2, 5}, {2, 3, 3}}, [](In x) { return x[0].conv_transpose2d(x[1], {}, {.dilation = 2}).square(); }},
     {"avg_pool2d",
      {kImage},
-     [](In x) {
-       return x[0]
-           .avg_pool2d({.stride = IntList(2), .padding = 1, .ceil_mode = true, .count_include_pad = false})
-           .square();
-     }},
-    {"max_pool2d with ceil",
-     {kImage},
-     [](In x) { return x[0].max_pool2d({.kernel_size = 3, .stride = IntList(2), .ceil_mode = true}).square(); }},
+     [](In x) { return x[0].avg_pool2d({.stride = IntList(2), .padding = 1, .ceil_mode = true, .count_include_pad = false}).square(); }},
+    {"max_pool2d with ceil", {kImage}, [](In x) { return x[0].max_pool2d({.kernel_size = 3, .stride = IntList(2), .ceil_mode = true}).square(); }},
     {"max_pool2d dilated", {kImage}, [](In x) { return x[0].max_pool2d({.stride = IntList(1), .dilation = 2}); }},
     {"max_pool2d_indices", {kImage}, [](In x) { return x[0].max_pool2d_indices().first.square(); }},
     {"max_unpool2d",
@@ -280,20 +252,12 @@ const Grad kRows[] = {
      [](In x) { return x[0].scaled_dot_product_attention(x[1], x[2], {.is_causal = true, .enable_gqa = true}); }},
     {"sequential", {kMat}, [](In x) { return x[0].tanh().exp().sum(1); }},
     // ---- losses
-    {"binary_crossentropy",
-     {{9}, {9}},
-     [](In x) { return x[0].sigmoid().binary_crossentropy(x[1].sigmoid(), "none"); }},
-    {"binary_crossentropy_logits",
-     {{9}, {9}},
-     [](In x) { return x[0].binary_crossentropy_logits(x[1].sigmoid(), "sum", Tensor(2.5)); }},
-    {"sparse_categorical_crossentropy",
-     {{6, 5}, {6}},
-     [](In x) { return x[0].sparse_categorical_crossentropy(places(x[1], 5), 2, 0.1, "none"); }},
+    {"binary_crossentropy", {{9}, {9}}, [](In x) { return x[0].sigmoid().binary_crossentropy(x[1].sigmoid(), "none"); }},
+    {"binary_crossentropy_logits", {{9}, {9}}, [](In x) { return x[0].binary_crossentropy_logits(x[1].sigmoid(), "sum", Tensor(2.5)); }},
+    {"sparse_categorical_crossentropy", {{6, 5}, {6}}, [](In x) { return x[0].sparse_categorical_crossentropy(places(x[1], 5), 2, 0.1, "none"); }},
     {"cross_entropy", {{6, 5}, {6}}, [](In x) { return x[0].cross_entropy(places(x[1], 5), "mean", 0.2); }},
     {"cross_entropy of probabilities", {{6, 5}, {6, 5}}, [](In x) { return x[0].cross_entropy(x[1].softmax(1)); }},
-    {"nll_loss",
-     {{6, 5}, {6}, {5}},
-     [](In x) { return x[0].log_softmax(1).nll_loss(places(x[1], 5), x[2].square(), 3); }},
+    {"nll_loss", {{6, 5}, {6}, {5}}, [](In x) { return x[0].log_softmax(1).nll_loss(places(x[1], 5), x[2].square(), 3); }},
 };
 
 }  // namespace

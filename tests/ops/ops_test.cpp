@@ -27,10 +27,9 @@ using namespace whit::ops;
 
 namespace {
 
-constexpr DType kDTypes[] = {DType::Float32,     DType::Int32,      DType::Float64, DType::Float16, DType::BFloat16,
-                             DType::Bool,        DType::Int8,       DType::UInt8,   DType::Int16,   DType::UInt16,
-                             DType::UInt32,      DType::Int64,      DType::UInt64,  DType::Fp8E4M3, DType::Fp8E5M2,
-                             DType::Fp8E4M3FNUZ, DType::Fp8E5M2FNUZ};
+constexpr DType kDTypes[] = {DType::Float32, DType::Int32,   DType::Float64, DType::Float16,     DType::BFloat16,   DType::Bool,
+                             DType::Int8,    DType::UInt8,   DType::Int16,   DType::UInt16,      DType::UInt32,     DType::Int64,
+                             DType::UInt64,  DType::Fp8E4M3, DType::Fp8E5M2, DType::Fp8E4M3FNUZ, DType::Fp8E5M2FNUZ};
 
 bool takes(const Row& row, DType dt) {
   const unsigned kind = dt == DType::Bool ? kBool : is_float(dt) ? kFloat : kInt;
@@ -54,8 +53,7 @@ Scalar special_value(DType dt, std::mt19937_64& rng) {
   const uint64_t which = bits / 3 % 12;
   if (!is_float(dt)) {
     const uint64_t ones = ~uint64_t{0} >> (64 - i.bits);
-    const uint64_t ends[] = {
-        0, 1, 2, 3, 7, 64, ones, ones - 1, ones >> 1, (ones >> 1) + 1, (ones >> 1) - 1, (ones >> 1) + 2};
+    const uint64_t ends[] = {0, 1, 2, 3, 7, 64, ones, ones - 1, ones >> 1, (ones >> 1) + 1, (ones >> 1) - 1, (ones >> 1) + 2};
     return read_element(dt, &ends[which], 0);
   }
   const double tiny = least_positive(dt), normal = std::ldexp(tiny, i.mantissa_bits);
@@ -112,8 +110,7 @@ struct HostMemory {
       auto& b = bytes[n];
       b.resize(static_cast<size_t>(n->shape.numel() * n_bytes(n->dtype)));
       const auto memory = std::static_pointer_cast<Buffer>(payload(UOp(n)));
-      if (memory && (memory->is_allocated() || memory->spec().external_ptr))
-        memory->copyout(b.data(), static_cast<int64_t>(b.size()));
+      if (memory && (memory->is_allocated() || memory->spec().external_ptr)) memory->copyout(b.data(), static_cast<int64_t>(b.size()));
       inputs.memory[n] = b.data();
     }
   }
@@ -132,9 +129,7 @@ struct Case {
   bool special;
   int rank;  // 0: the usual dtypes; 1: those that slow paths run as well; 2: the rest
   std::vector<HostTensor> want{};
-  std::string label() const {
-    return fmt::format("{} of {}{}", row->name, special ? "special values of " : "", name(dtype));
-  }
+  std::string label() const { return fmt::format("{} of {}{}", row->name, special ? "special values of " : "", name(dtype)); }
   std::vector<Tensor> inputs(const std::string& device) const { return inputs_of(*row, dtype, device, special); }
 };
 
@@ -161,8 +156,7 @@ const std::vector<Case>& cases() {
 std::string compare(const Case& c, const HostTensor& want, const std::vector<std::byte>& got, double n_epsilons) {
   const DType dt = is_weak(want.dtype) ? strong_dtype(want.dtype) : want.dtype;
   const int64_t n = want.shape.numel();
-  if (static_cast<int64_t>(got.size()) != n * n_bytes(dt))
-    return fmt::format("{} bytes instead of {}", got.size(), n * n_bytes(dt));
+  if (static_cast<int64_t>(got.size()) != n * n_bytes(dt)) return fmt::format("{} bytes instead of {}", got.size(), n * n_bytes(dt));
   double largest = 0;
   for (int64_t i = 0; i < n; ++i)
     if (const double v = std::fabs(want.at(i).as_double()); std::isfinite(v)) largest = std::max(largest, v);
@@ -184,8 +178,7 @@ std::string compare(const Case& c, const HostTensor& want, const std::vector<std
 using Results = std::vector<std::vector<std::vector<std::byte>>>;  // [case][output] bytes
 
 // Runs all cases of a path, many at a time so that kernels compile in parallel.
-Results run_path(const std::string& path, const std::string& device,
-                 const std::vector<std::pair<std::string, FlagValue>>& flags, int most_rank) {
+Results run_path(const std::string& path, const std::string& device, const std::vector<std::pair<std::string, FlagValue>>& flags, int most_rank) {
   const FlagScope scope(flags);
   const int64_t kernels = counters().kernel_count.load();
   Results results(cases().size());
@@ -237,8 +230,7 @@ Results run_path(const std::string& path, const std::string& device,
     for (size_t k = 0; k < c.want.size(); ++k) {
       const std::string wrong = compare(c, c.want[k], results[i][k], c.row->n_epsilons * (k ? 8 : 1));
       if (!wrong.empty() && ++failures <= 40)
-        ADD_FAILURE() << path << ": " << c.label() << (k ? fmt::format(", gradient of input {}", k - 1) : "") << ": "
-                      << wrong;
+        ADD_FAILURE() << path << ": " << c.label() << (k ? fmt::format(", gradient of input {}", k - 1) : "") << ": " << wrong;
     }
   }
   if (failures > 40) ADD_FAILURE() << path << ": " << failures << " failures in all";
@@ -271,13 +263,11 @@ void c_equals_the_reference_and_llvm(int most_rank) {
       if (c[i][k] == llvm[i][k]) continue;
       for (int64_t e = 0, n = want.shape.numel(); e < n; ++e) {  // NaNs have many forms
         const Scalar a = read_element(dt, c[i][k].data(), e), b = read_element(dt, llvm[i][k].data(), e);
-        if (is_float(dt)
-                ? (std::isnan(a.f) && std::isnan(b.f)) || std::bit_cast<uint64_t>(a.f) == std::bit_cast<uint64_t>(b.f)
-                : a.i == b.i)
+        if (is_float(dt) ? (std::isnan(a.f) && std::isnan(b.f)) || std::bit_cast<uint64_t>(a.f) == std::bit_cast<uint64_t>(b.f) : a.i == b.i)
           continue;
         if (++failures <= 20)
-          ADD_FAILURE() << cases()[i].label() << ", output " << k << ", element " << e << ": C gives "
-                        << fmt::format("{:.17g}", a.as_double()) << ", LLVM " << fmt::format("{:.17g}", b.as_double());
+          ADD_FAILURE() << cases()[i].label() << ", output " << k << ", element " << e << ": C gives " << fmt::format("{:.17g}", a.as_double())
+                        << ", LLVM " << fmt::format("{:.17g}", b.as_double());
         break;
       }
     }
@@ -468,8 +458,7 @@ std::set<std::string> public_methods() {
   body = body.substr(body.find("class Tensor {\n public:"));
   body = body.substr(0, body.find("  struct Impl;"));
   std::set<std::string> names;
-  const std::regex method(
-      R"(\n  (?:static )?(?:const )?(?:Tensor&?|std::vector<Tensor>|std::pair<Tensor, Tensor>) (\w+)\()");
+  const std::regex method(R"(\n  (?:static )?(?:const )?(?:Tensor&?|std::vector<Tensor>|std::pair<Tensor, Tensor>) (\w+)\()");
   for (std::sregex_iterator it(body.begin(), body.end(), method), end; it != end; ++it)
     if ((*it)[1] != "operator") names.insert((*it)[1]);
   return names;
@@ -491,8 +480,7 @@ TEST(Coverage, EveryMethodHasARowAndItsGradientOne) {
   }
   for (const auto* list : {&kNoRow, &kNoGradient})
     for (const auto& [name, why] : *list)
-      EXPECT_TRUE(names.contains(name) || rows.contains(name) || name == "weak_uint" || name == "weak_float" ||
-                  name == "set_view")
+      EXPECT_TRUE(names.contains(name) || rows.contains(name) || name == "weak_uint" || name == "weak_float" || name == "set_view")
           << name << " is listed, but is no method";
 }
 

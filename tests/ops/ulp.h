@@ -41,15 +41,9 @@ inline const Function kFunctions[] = {
     {"cos", [](const Tensor& x) { return x.cos(); }, [](Real x) { return std::cos(x); }, {0.501, 0.501, 2, 2}},
     {"tan", [](const Tensor& x) { return x.tan(); }, [](Real x) { return std::tan(x); }, {2, 2, 4, 4}},
     {"tanh", [](const Tensor& x) { return x.tanh(); }, [](Real x) { return std::tanh(x); }, {0.501, 0.501, 2, 2}},
-    {"sigmoid",
-     [](const Tensor& x) { return x.sigmoid(); },
-     [](Real x) { return 1 / (1 + std::exp(-x)); },
-     {0.501, 0.501, 2, 2}},
+    {"sigmoid", [](const Tensor& x) { return x.sigmoid(); }, [](Real x) { return 1 / (1 + std::exp(-x)); }, {0.501, 0.501, 2, 2}},
     {"erf", [](const Tensor& x) { return x.erf(); }, [](Real x) { return std::erf(x); }, {0.501, 0.501, 4, 8}},
-    {"pow(x, 3.75)",
-     [](const Tensor& x) { return x.pow(3.75); },
-     [](Real x) { return std::pow(x, Real(3.75)); },
-     {0.501, 0.501, 4, 4}},
+    {"pow(x, 3.75)", [](const Tensor& x) { return x.pow(3.75); }, [](Real x) { return std::pow(x, Real(3.75)); }, {0.501, 0.501, 4, 4}},
     {"pow(1.75, x)",
      [](const Tensor& x) { return Tensor::full(x.shape(), 1.75, {.dtype = x.dtype()}).pow(x); },
      [](Real x) { return std::pow(Real(1.75), x); },
@@ -94,8 +88,7 @@ inline double error_in_ulp(const Format& fmt, Real exact, double got) {
   if (std::isinf(got)) return std::fabs(exact) >= overflow && (got > 0) == (exact > 0) ? 0 : HUGE_VAL;
   // Past the largest number the next one that would be stands for infinity.
   if (std::isinf(exact)) return HUGE_VAL;
-  const int exponent =
-      exact == 0 ? fmt.least_exponent : std::max(static_cast<int>(std::ilogb(exact)), fmt.least_exponent);
+  const int exponent = exact == 0 ? fmt.least_exponent : std::max(static_cast<int>(std::ilogb(exact)), fmt.least_exponent);
   return static_cast<double>(std::fabs(Real(got) - exact) / std::ldexp(Real(1), exponent - fmt.n_mantissa));
 }
 
@@ -117,8 +110,7 @@ inline Result measure(const Function& f, DType dtype, int64_t n_inputs, bool eve
       const uint64_t k = static_cast<uint64_t>(first + i);
       uint64_t bits = every ? first_bits + k : (k * 0x9E3779B97F4A7C15) >> (64 - n_bits);
       if (!every && i % 2) {  // half of the samples where results are numbers
-        const double v = (static_cast<double>(k * 0x9E3779B97F4A7C15 >> 11) * 0x1p-52 - 1) *
-                         (i % 4 == 1 ? dtype == DType::Float64 ? 745 : 105 : 4);
+        const double v = (static_cast<double>(k * 0x9E3779B97F4A7C15 >> 11) * 0x1p-52 - 1) * (i % 4 == 1 ? dtype == DType::Float64 ? 745 : 105 : 4);
         write_element(dtype, &bits, 0, Scalar::of(dtype, v));
       }
       std::memcpy(in.data() + static_cast<size_t>(i) * n_bytes_each, &bits, n_bytes_each);

@@ -14,8 +14,8 @@ void keep_limits(int64_t n_float32, int64_t n_float64) {
       const DType dt = kDTypes[d];
       const Result r = measure(f, dt, d < 2 ? 1 << 16 : d == 2 ? n_float32 : n_float64, d < 2);
       if (f.limits[d] > 0) {
-        EXPECT_LE(r.max_ulp, f.limits[d]) << f.name << " of " << name(dt) << ", input " << testing::PrintToString(r.at)
-                                          << " gives " << testing::PrintToString(r.got);
+        EXPECT_LE(r.max_ulp, f.limits[d]) << f.name << " of " << name(dt) << ", input " << testing::PrintToString(r.at) << " gives "
+                                          << testing::PrintToString(r.got);
       }
     }
 }

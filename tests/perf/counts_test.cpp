@@ -48,8 +48,7 @@ std::map<std::string, std::string> expected() {
   std::map<std::string, std::string> lines;
   std::ifstream in(kFile);
   for (std::string line; std::getline(in, line);)
-    if (const size_t colon = line.find(": "); colon != std::string::npos && line[0] != '#')
-      lines[line.substr(0, colon)] = line.substr(colon + 2);
+    if (const size_t colon = line.find(": "); colon != std::string::npos && line[0] != '#') lines[line.substr(0, colon)] = line.substr(colon + 2);
   return lines;
 }
 
@@ -99,8 +98,7 @@ TEST_F(PerfCounts, Reductions) {
 TEST_F(PerfCounts, Matmul) {
   Tensor a = random({96, 64}), b = random({64, 128}), bias = random(128);
   check("matmul + bias + relu", 1, [&] { (a.matmul(b) + bias).relu().realize(); });
-  check("matmul as broadcast, product and sum", 1,
-        [&] { (a.reshape({96, 1, 64}) * b.T().reshape({1, 128, 64})).sum(2).realize(); });
+  check("matmul as broadcast, product and sum", 1, [&] { (a.reshape({96, 1, 64}) * b.T().reshape({1, 128, 64})).sum(2).realize(); });
   check("gather of rows", 1, [&] { (a[Tensor::from<int32_t>({5, 3, 90})] * 2).realize(); });
 }
 
@@ -146,8 +144,7 @@ TEST_F(PerfCounts, Adam) {
   // Tensors of the network's sizes with gradients at hand: the update alone.
   const FlagScope flags("TRAINING", int64_t{1});
   std::vector<Tensor> params;
-  for (const IntList& shape :
-       {IntList{32, 1, 5, 5}, IntList{32}, IntList{32, 32, 5, 5}, IntList{64, 32, 3, 3}, IntList{10, 576}})
+  for (const IntList& shape : {IntList{32, 1, 5, 5}, IntList{32}, IntList{32, 32, 5, 5}, IntList{64, 32, 3, 3}, IntList{10, 576}})
     params.push_back(random(shape));
   nn::Adam adam(params, {});
   const auto step = [&] {
@@ -163,9 +160,7 @@ TEST(PerfMemory, TrainingLeavesNothing) {
   const auto train = [] {
     Training training;
     for (int i = 0; i < 3; ++i) training.step();
-    TinyJit step([&](std::span<const Tensor>) {
-      return train_step(training.network, training.adam, training.images, training.labels, 16);
-    });
+    TinyJit step([&](std::span<const Tensor>) { return train_step(training.network, training.adam, training.images, training.labels, 16); });
     for (int i = 0; i < 5; ++i) step();
   };
   train();

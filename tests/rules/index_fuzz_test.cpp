@@ -17,8 +17,7 @@ class Maker {
   explicit Maker(uint64_t seed) : rng_(seed) {
     static constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 28, 32, 60, 64, 100};
     const int64_t n_loops = 1 + below(4);
-    for (int64_t id = 0; id < n_loops; ++id)
-      leaves_.push_back(range(kSizes[below(std::ssize(kSizes))], id, AxisType::Weak));
+    for (int64_t id = 0; id < n_loops; ++id) leaves_.push_back(range(kSizes[below(std::ssize(kSizes))], id, AxisType::Weak));
     if (below(4) == 0) leaves_.push_back(variable("n", -below(3), 1 + below(40)));
   }
 
@@ -42,8 +41,7 @@ class Maker {
 
   UOp condition(int64_t depth) {
     if (depth > 0 && below(4) == 0) return logical_not(condition(depth - 1));
-    if (depth > 0 && below(3) == 0)
-      return below(2) ? condition(depth - 1) & condition(depth - 1) : condition(depth - 1) | condition(depth - 1);
+    if (depth > 0 && below(3) == 0) return below(2) ? condition(depth - 1) & condition(depth - 1) : condition(depth - 1) | condition(depth - 1);
     static constexpr Op kOps[] = {Op::CmpLt, Op::CmpLt, Op::CmpEq, Op::CmpNe};
     const UOp x = value(depth), y = below(2) ? idx(factor()) : value(depth);
     return alu(kOps[below(4)], below(2) ? std::vector{x, y} : std::vector{y, x});
@@ -75,8 +73,7 @@ std::string difference(const UOp& before, const UOp& after, uint64_t seed) {
     for (size_t i = 0; i < leaves.size(); ++i) {
       const int64_t lo = leaves[i]->vmin, hi = leaves[i]->vmax;
       const bool is_corner = t < 16 && leaves.size() <= 4;
-      const int64_t v =
-          is_corner ? (t >> i & 1 ? hi : lo) : lo + static_cast<int64_t>(rng() % static_cast<uint64_t>(hi - lo + 1));
+      const int64_t v = is_corner ? (t >> i & 1 ? hi : lo) : lo + static_cast<int64_t>(rng() % static_cast<uint64_t>(hi - lo + 1));
       values.emplace(leaves[i], Scalar::of(DType::WeakInt, v));
     }
     const Scalar a = evaluate(before, values, unused), b = evaluate(after, values, unused);
@@ -117,8 +114,7 @@ UOp expression(uint64_t seed) {
 UOp smallest_wrong(const UOp& e, uint64_t seed) {
   Totals unused;
   for (const Node* n : toposort(e))
-    if ((n->dtype == DType::WeakInt || n->dtype == DType::Bool) && !check(UOp(n), seed, false, unused).empty())
-      return UOp(n);
+    if ((n->dtype == DType::WeakInt || n->dtype == DType::Bool) && !check(UOp(n), seed, false, unused).empty()) return UOp(n);
   return e;
 }
 
@@ -139,8 +135,8 @@ TEST(IndexFuzz, SimplifiedMeansTheSame) {
                   << to_formula(least) << "\nbecomes " << to_formula(simplify(least)) << "\n"
                   << to_text(least);
   }
-  printf("%lld expressions, %lld proved, %lld not decided\n", static_cast<long long>(totals.n),
-         static_cast<long long>(totals.n_proved), static_cast<long long>(totals.n_undecided));
+  printf("%lld expressions, %lld proved, %lld not decided\n", static_cast<long long>(totals.n), static_cast<long long>(totals.n_proved),
+         static_cast<long long>(totals.n_undecided));
 }
 
 }  // namespace

@@ -16,9 +16,7 @@ std::string show(const UOp& a) {
   switch (a.op()) {
     case Op::Range: return fmt::format("r{}", range_id(a.node()));
     case Op::Const:
-      return a.arg().is_invalid()       ? "Invalid"
-             : a.dtype() == DType::Bool ? (const_int(a) ? "true" : "false")
-                                        : fmt::format("{}", const_int(a));
+      return a.arg().is_invalid() ? "Invalid" : a.dtype() == DType::Bool ? (const_int(a) ? "true" : "false") : fmt::format("{}", const_int(a));
     case Op::Variable: return std::string(a.arg().at(0).as_str());
     default: {
       std::string out = a.op() == Op::Add        ? "+"
@@ -196,8 +194,7 @@ TEST(Index, Im2col) {
   // With the loops split the way a kernel splits them, nothing is left to divide.
   const UOp rb = loop(2, 8), ry = loop(3, 24), rx = loop(4, 24), rc = loop(5, 3), rky = loop(6, 5), rkx = loop(7, 5);
   const UOp address = ((b * 3 + c) * 28 + y + ky) * 28 + xx + kx;
-  const UOp split =
-      substitute(address, {{row.node(), (rb * 24 + ry) * 24 + rx}, {column.node(), (rc * 5 + rky) * 5 + rkx}});
+  const UOp split = substitute(address, {{row.node(), (rb * 24 + ry) * 24 + rx}, {column.node(), (rc * 5 + rky) * 5 + rkx}});
   EXPECT_SIMPLE(split, "((((((r2*2352)+(r3*28))+r4)+(r5*784))+(r6*28))+r7)");
   // As one loop each: at most a quotient and a remainder an axis.
   const UOp simple = simplify(address);
@@ -212,8 +209,7 @@ TEST(Loops, OfOneStepGo) {
   EXPECT_EQ(simplify(reduce(value, "add", std::vector{one, two})), reduce(value, "add", std::vector{two}));
   const int64_t dims[] = {2};
   const UOp at = store(index(param(1, DType::Float32, dims), two + one), value);
-  EXPECT_EQ(simplify(end(at, std::vector{one, two})),
-            end(store(index(param(1, DType::Float32, dims), two), value), std::vector{two}));
+  EXPECT_EQ(simplify(end(at, std::vector{one, two})), end(store(index(param(1, DType::Float32, dims), two), value), std::vector{two}));
 }
 
 TEST(Loops, ThatAreNotUsedGo) {

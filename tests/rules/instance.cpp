@@ -11,14 +11,12 @@ using pat::PatKind;
 using pat::PatNode;
 
 namespace {
-constexpr DType kTypes[] = {DType::Bool,    DType::WeakInt,  DType::WeakInt, DType::Int8,     DType::UInt8,
-                            DType::Int16,   DType::Int32,    DType::UInt32,  DType::Int64,    DType::UInt64,
-                            DType::Float32, DType::Float16,  DType::Float64, DType::BFloat16, DType::Fp8E4M3,
-                            DType::Fp8E5M2, DType::WeakFloat};
-constexpr DType kStrongTypes[] = {
-    DType::Bool,    DType::Int8,    DType::UInt8,    DType::Int16,   DType::UInt16,      DType::Int32,
-    DType::UInt32,  DType::Int64,   DType::UInt64,   DType::Float32, DType::Float64,     DType::Float16,
-    DType::Fp8E4M3, DType::Fp8E5M2, DType::BFloat16, DType::Float32, DType::Fp8E4M3FNUZ, DType::Fp8E5M2FNUZ};
+constexpr DType kTypes[] = {DType::Bool,    DType::WeakInt,  DType::WeakInt, DType::Int8,    DType::UInt8,    DType::Int16,
+                            DType::Int32,   DType::UInt32,   DType::Int64,   DType::UInt64,  DType::Float32,  DType::Float16,
+                            DType::Float64, DType::BFloat16, DType::Fp8E4M3, DType::Fp8E5M2, DType::WeakFloat};
+constexpr DType kStrongTypes[] = {DType::Bool,    DType::Int8,    DType::UInt8,    DType::Int16,   DType::UInt16,      DType::Int32,
+                                  DType::UInt32,  DType::Int64,   DType::UInt64,   DType::Float32, DType::Float64,     DType::Float16,
+                                  DType::Fp8E4M3, DType::Fp8E5M2, DType::BFloat16, DType::Float32, DType::Fp8E4M3FNUZ, DType::Fp8E5M2FNUZ};
 
 // The dtypes that a BITCAST turns `dtype` into.
 pat::DTypes same_width(DType dtype) {
@@ -31,8 +29,7 @@ pat::DTypes same_width(DType dtype) {
 // As the machine does it: the upper half onto the lower half.
 Scalar fold_lanes(const Node* fold, std::vector<Scalar> lanes) {
   for (; lanes.size() > 1; lanes.resize(lanes.size() / 2))
-    for (size_t i = 0, half = lanes.size() / 2; i < half; ++i)
-      lanes[i] = monoid_combine(fold->arg.as_str(), fold->dtype, lanes[i], lanes[i + half]);
+    for (size_t i = 0, half = lanes.size() / 2; i < half; ++i) lanes[i] = monoid_combine(fold->arg.as_str(), fold->dtype, lanes[i], lanes[i + half]);
   return lanes[0];
 }
 }  // namespace
@@ -244,12 +241,10 @@ Scalar Instances::random_value(const Node* n) {
     }
     if (strong_ && chance(15)) {  // next to what lies between two narrow floats
       const double off = static_cast<double>(below(3) - 1) * 0x1p-40;
-      return Scalar::of(dtype,
-                        std::ldexp(static_cast<double>(below(1024) - 512) + off, static_cast<int>(below(30)) - 20));
+      return Scalar::of(dtype, std::ldexp(static_cast<double>(below(1024) - 512) + off, static_cast<int>(below(30)) - 20));
     }
     if (chance(45)) return Scalar::of(dtype, special[below(std::ssize(special))]);
-    return Scalar::of(dtype,
-                      std::ldexp(static_cast<double>(below(1 << 20)) - (1 << 19), static_cast<int>(below(24)) - 20));
+    return Scalar::of(dtype, std::ldexp(static_cast<double>(below(1 << 20)) - (1 << 19), static_cast<int>(below(24)) - 20));
   }
   const int64_t lo = n->vmin, hi = n->vmax;
   if (n->op == Op::Param && dtype != DType::Bool) {

@@ -99,9 +99,9 @@ TEST(RealKernels, AreTheSameWhenSimplified) {
       }
     }
   }
-  printf("kernels: cost %ld before, %ld after; %ld of %ld firings proved; %ld nodes visited, %ld rules tried\n",
-         static_cast<long>(n_before), static_cast<long>(n_after), static_cast<long>(n_proved),
-         static_cast<long>(stats.fired), static_cast<long>(stats.visited), static_cast<long>(stats.tried));
+  printf("kernels: cost %ld before, %ld after; %ld of %ld firings proved; %ld nodes visited, %ld rules tried\n", static_cast<long>(n_before),
+         static_cast<long>(n_after), static_cast<long>(n_proved), static_cast<long>(stats.fired), static_cast<long>(stats.visited),
+         static_cast<long>(stats.tried));
 }
 
 TEST(RealKernels, TensorGraphsAreTheSameWhenSimplified) {

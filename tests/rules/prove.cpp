@@ -41,8 +41,7 @@ class Prover {
     const z3::expr zero = number(dt, 0);
     if (dt == DType::WeakInt) {  // z3's div leaves a remainder that is not negative
       const z3::expr floor = z3::ite(b > 0, a / b, (-a) / (-b));
-      const z3::expr towards_zero =
-          z3::ite(a >= 0, z3::ite(b > 0, a / b, -(a / -b)), z3::ite(b > 0, -((-a) / b), (-a) / (-b)));
+      const z3::expr towards_zero = z3::ite(a >= 0, z3::ite(b > 0, a / b, -(a / -b)), z3::ite(b > 0, -((-a) / b), (-a) / (-b)));
       return z3::ite(b == zero, zero, down ? floor : towards_zero);
     }
     if (is_unsigned(dt)) return z3::ite(b == zero, zero, z3::udiv(a, b));
@@ -110,9 +109,7 @@ class Prover {
         }
         if (dt == DType::WeakInt || from == DType::WeakInt) return false;
         const auto have = static_cast<unsigned>(info(from).bits), want = static_cast<unsigned>(info(dt).bits);
-        *out = want <= have        ? s[0].extract(want - 1, 0)
-               : is_unsigned(from) ? z3::zext(s[0], want - have)
-                                   : z3::sext(s[0], want - have);
+        *out = want <= have ? s[0].extract(want - 1, 0) : is_unsigned(from) ? z3::zext(s[0], want - have) : z3::sext(s[0], want - have);
         return true;
       }
       default: return false;
@@ -143,8 +140,7 @@ class Prover {
     int n_ops = 0;
     for (int o = 0; o < kNumOps; ++o)
       if (a->ops.has_bit(static_cast<unsigned>(o))) op = static_cast<Op>(o), ++n_ops;
-    if (n_ops != 1 || op == Op::Cast || (a->flags & ~PatNode::kFold) != 0 || a->slot != pat::kNoSlot ||
-        (is_comparison(op) && operand == DType::Void))
+    if (n_ops != 1 || op == Op::Cast || (a->flags & ~PatNode::kFold) != 0 || a->slot != pat::kNoSlot || (is_comparison(op) && operand == DType::Void))
       *ok = false;
     DType from = is_comparison(op) ? operand : dt;
     if (is_comparison(op) != (is_comparison(op) && dt == DType::Bool)) *ok = false;
@@ -204,9 +200,7 @@ class Prover {
   }
 };
 
-Proof of(z3::check_result refuted) {
-  return refuted == z3::unsat ? Proof::Yes : refuted == z3::sat ? Proof::No : Proof::Unknown;
-}
+Proof of(z3::check_result refuted) { return refuted == z3::unsat ? Proof::Yes : refuted == z3::sat ? Proof::No : Proof::Unknown; }
 
 }  // namespace
 
@@ -225,8 +219,7 @@ Proof prove_firing(z3::context& z, const UOp& before, const UOp& after, unsigned
   z3::expr a(prover.z), b(prover.z);
   if (before.op() == Op::Index) {  // the gates agree, and where they are true the addresses do
     z3::expr gate(prover.z), new_gate = prover.z.bool_val(true);
-    if (!prover.node(before.src(1), &a) || !prover.node(before.src(2), &gate) || !prover.node(after.src(1), &b))
-      return Proof::NotApplicable;
+    if (!prover.node(before.src(1), &a) || !prover.node(before.src(2), &gate) || !prover.node(after.src(1), &b)) return Proof::NotApplicable;
     if (after.n_src() > 2 && !prover.node(after.src(2), &new_gate)) return Proof::NotApplicable;
     return of(prover.refute(gate == new_gate && (!gate || a == b), timeout_ms));
   }
@@ -238,8 +231,7 @@ Proof prove_by_trying(const UOp& before, const UOp& after) {
   std::vector<const Node*> leaves;
   int64_t n_cases = 1;
   for (const Node* n : toposort(before)) {
-    if (n->op == Op::Load || n->op == Op::Index || (n->op == Op::Param && n->dtype != DType::Bool))
-      return Proof::Unknown;
+    if (n->op == Op::Load || n->op == Op::Index || (n->op == Op::Param && n->dtype != DType::Bool)) return Proof::Unknown;
     if (n->op != Op::Range && n->op != Op::Variable && n->op != Op::Param) continue;
     leaves.push_back(n);
     if ((n_cases *= n->vmax - n->vmin + 1) > 500000) return Proof::Unknown;

@@ -28,8 +28,8 @@ TEST(Prove, RulesWithoutFunctionAndCondition) {
       z3::context z;
       bool any = false;
       for (const Pat& lhs : expand_variants(rule->lhs))
-        for (const DType dt : {DType::WeakInt, DType::Bool, DType::Int8, DType::UInt8, DType::Int16, DType::UInt16,
-                               DType::Int32, DType::UInt32, DType::Int64, DType::UInt64})
+        for (const DType dt : {DType::WeakInt, DType::Bool, DType::Int8, DType::UInt8, DType::Int16, DType::UInt16, DType::Int32, DType::UInt32,
+                               DType::Int64, DType::UInt64})
           for (const DType operand : {DType::WeakInt, DType::Bool, DType::Int8, DType::UInt8}) {
             // The dtype of operands matters to comparisons alone; elsewhere one is enough.
             if (dt != DType::Bool && operand != DType::WeakInt) continue;
@@ -73,8 +73,7 @@ void prove_firings(int n_of_function, int n_of_condition, double seconds) {
         if (proof == Proof::Unknown) proof = prove_firing(z, before, after, 20000);
         if (proof == Proof::NotApplicable) continue;
         ++n, ++n_proofs;
-        ASSERT_EQ(proof, Proof::Yes) << table->full_name(rule) << (proof == Proof::No ? " is wrong" : " is not decided")
-                                     << "\n"
+        ASSERT_EQ(proof, Proof::Yes) << table->full_name(rule) << (proof == Proof::No ? " is wrong" : " is not decided") << "\n"
                                      << to_text(before) << "---\n"
                                      << to_text(after);
         const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;

@@ -20,13 +20,12 @@ namespace {
 
 // `evaluate` of this test knows no END and no REDUCE: Loops.OfOneStepGo has the first two, Loops.ThatAreNotUsedGo the
 // third. Movement ops need shapes: Rules.EveryMovementRuleProvesItself.
-const std::unordered_set<std::string> kTestedByHand = {"loops/end-constant", "loops/reduce-constant",
-                                                       "loops/reduce-unused"};
+const std::unordered_set<std::string> kTestedByHand = {"loops/end-constant", "loops/reduce-constant", "loops/reduce-unused"};
 
 // "At most" of docs/accuracy.md, in ULP of the exact value.
-const std::unordered_map<std::string, double> kMaxUlp = {
-    {"decompose-math/exp2", 1}, {"decompose-math/log2", 1},     {"decompose-trig/sin", 1}, {"decompose-trig/cos", 2},
-    {"decompose-math/exp", 2},  {"decompose-math/logistic", 2}, {"decompose-math/pow", 4}};
+const std::unordered_map<std::string, double> kMaxUlp = {{"decompose-math/exp2", 1}, {"decompose-math/log2", 1}, {"decompose-trig/sin", 1},
+                                                         {"decompose-trig/cos", 2},  {"decompose-math/exp", 2},  {"decompose-math/logistic", 2},
+                                                         {"decompose-math/pow", 4}};
 
 bool is_transcendental(Op op) { return op == Op::Exp2 || op == Op::Log2 || op == Op::Sin || op == Op::Pow; }
 
@@ -89,23 +88,18 @@ bool is_next(const Scalar& got, const Scalar& want) {
   return std::abs(order(got) - order(want)) <= 1;
 }
 
-void expect_equal(const UOp& before, const UOp& after, Instances& random, int n_inputs, const std::string& what,
-                  const std::string& rule = "") {
+void expect_equal(const UOp& before, const UOp& after, Instances& random, int n_inputs, const std::string& what, const std::string& rule = "") {
   ASSERT_EQ(before.dtype(), after.dtype()) << what;
   const auto bound = kMaxUlp.find(rule);
   const bool next_is_fine = rule.starts_with("decompose-narrow/") && is_transcendental(before.op());
   for (int t = 0; t < n_inputs; ++t) {
     Values values;
     const Scalar a = evaluate(before, values, random), b = evaluate(after, values, random);
-    if (bound != kMaxUlp.end() ? is_near(b, exact(before.node(), values, random), bound->second)
-        : next_is_fine         ? is_next(b, a)
-                               : same_value(a, b))
+    if (bound != kMaxUlp.end() ? is_near(b, exact(before.node(), values, random), bound->second) : next_is_fine ? is_next(b, a) : same_value(a, b))
       continue;
     std::string inputs;
     for (const auto& [n, v] : values) inputs += fmt::format("{} = {}\n", to_text(UOp(n)), show(v));
-    FAIL() << what << ": " << show(a) << " became " << show(b) << "\n"
-           << inputs << to_text(before) << "---\n"
-           << to_text(after);
+    FAIL() << what << ": " << show(a) << " became " << show(b) << "\n" << inputs << to_text(before) << "---\n" << to_text(after);
   }
 }
 
@@ -115,9 +109,7 @@ void test_rule(const RuleSet& table, const Rule& rule, Instances& random, const 
   const RuleSet alone(what, {rule});
   const auto variants = expand_variants(rule.lhs);
   int n_fired = 0, n_first = 0;
-  const auto n_failures = [] {
-    return testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
-  };
+  const auto n_failures = [] { return testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count(); };
   const int n_before = n_failures();
   for (int t = 0; t < 20000 && (n_fired < setting.n_instances || n_first == 0); ++t) {
     const UOp before = random.make(variants[static_cast<size_t>(random.below(std::ssize(variants)))]);
@@ -136,15 +128,11 @@ void test_rule(const RuleSet& table, const Rule& rule, Instances& random, const 
     }
     const UOp full = graph_rewrite(before, table, setting.options);
     expect_equal(before, full, random, kMaxUlp.contains(what) ? 50 : 10, what + " then the table", what);
-    EXPECT_EQ(graph_rewrite(full, table, setting.options), full) << what << ": the table changes its own result\n"
-                                                                 << to_text(full);
+    EXPECT_EQ(graph_rewrite(full, table, setting.options), full) << what << ": the table changes its own result\n" << to_text(full);
     const UOp best = setting.all(before);
     expect_equal(before, best, random, 10, what + " then all tables", what);
     const UOp again = setting.all(best);
-    EXPECT_EQ(again, best) << what << ": not a fixed point\n"
-                           << to_text(before) << "---\n"
-                           << to_text(best) << "---\n"
-                           << to_text(again);
+    EXPECT_EQ(again, best) << what << ": not a fixed point\n" << to_text(before) << "---\n" << to_text(best) << "---\n" << to_text(again);
     if (n_failures() != n_before) return;
   }
   EXPECT_GE(n_fired, 5) << what << " hardly ever fires on instances of its own pattern";
@@ -203,10 +191,9 @@ TEST(Rules, ShapesAreKept) {
         for (const UOp& got_graph : {after, full}) {
           const HostTensor got = evaluate_tensor(got_graph, inputs);
           for (int64_t e = 0; e < want.shape.numel(); ++e)
-            ASSERT_TRUE(same_value(want.at(e), got.at(e)))
-                << what << ": " << show(want.at(e)) << " became " << show(got.at(e)) << "\n"
-                << to_text(before) << "---\n"
-                << to_text(got_graph);
+            ASSERT_TRUE(same_value(want.at(e), got.at(e))) << what << ": " << show(want.at(e)) << " became " << show(got.at(e)) << "\n"
+                                                           << to_text(before) << "---\n"
+                                                           << to_text(got_graph);
         }
       }
     }
@@ -234,8 +221,7 @@ TEST(Rules, EveryDecompositionProvesItself) {
   setting.all = [](const UOp& u) { return decompose(u, nothing); };
   setting.n_instances = 200;
   Instances random(seed(), true);
-  for (const RuleSet* table :
-       {&rules::decompose_int(), &rules::decompose_math(), &rules::decompose_trig(), &rules::decompose_narrow()})
+  for (const RuleSet* table : {&rules::decompose_int(), &rules::decompose_math(), &rules::decompose_trig(), &rules::decompose_narrow()})
     for (const Rule* rule : table->rules()) test_rule(*table, *rule, random, setting);
 }
 

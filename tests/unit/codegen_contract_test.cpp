@@ -51,8 +51,7 @@ TEST(Contract, Matmul) {
       for (const int64_t k : {2, 3, 32, 70}) {
         for (const bool ta : {false, true})
           for (const bool tb : {false, true})
-            ASSERT_EQ(check(zoo::matmul({m, n, k, ta, tb, (m + n) % 2 == 0}), small()), "")
-                << m << " " << n << " " << k << " " << ta << tb;
+            ASSERT_EQ(check(zoo::matmul({m, n, k, ta, tb, (m + n) % 2 == 0}), small()), "") << m << " " << n << " " << k << " " << ta << tb;
       }
 }
 
@@ -63,9 +62,9 @@ TEST(Contract, MatmulThatIsChunkedOrCut) {
 }
 
 TEST(Contract, Convolutions) {
-  for (const zoo::ConvShape& s : {zoo::ConvShape{3, 1, 32, 14, 14, 5, 5}, zoo::ConvShape{2, 5, 32, 11, 12, 3, 3},
-                                  zoo::ConvShape{2, 7, 10, 9, 9, 3, 3, 1}, zoo::ConvShape{1, 16, 33, 8, 8, 3, 3},
-                                  zoo::ConvShape{2, 3, 64, 10, 10, 1, 1}})
+  for (const zoo::ConvShape& s :
+       {zoo::ConvShape{3, 1, 32, 14, 14, 5, 5}, zoo::ConvShape{2, 5, 32, 11, 12, 3, 3}, zoo::ConvShape{2, 7, 10, 9, 9, 3, 3, 1},
+        zoo::ConvShape{1, 16, 33, 8, 8, 3, 3}, zoo::ConvShape{2, 3, 64, 10, 10, 1, 1}})
     for (const int64_t l2 : {int64_t{4} << 10, int64_t{1} << 20}) {
       EXPECT_EQ(check(zoo::conv_forward(s), small(l2)), "");
       EXPECT_EQ(check(zoo::conv_data_gradient(s), small(l2)), "");
@@ -77,14 +76,10 @@ TEST(Contract, Convolutions) {
 TEST(Contract, RandomConvolutions) {
   for (unsigned seed = 0; seed < 120; ++seed) {
     std::mt19937 gen(seed);
-    auto pick = [&](int64_t lo, int64_t hi) {
-      return lo + static_cast<int64_t>(gen() % static_cast<unsigned>(hi - lo + 1));
-    };
-    const int64_t n = pick(1, 4), groups = pick(1, 2), ci = pick(1, 9), co = pick(1, 40), kh = pick(1, 4),
-                  kw = pick(1, 4), stride = pick(1, 2), dilation = pick(1, 2), pad = pick(0, 2), oh = pick(1, 9),
-                  ow = pick(1, 14);
-    const int64_t h = (oh - 1) * stride + dilation * (kh - 1) + 1 - 2 * pad,
-                  w = (ow - 1) * stride + dilation * (kw - 1) + 1 - 2 * pad;
+    auto pick = [&](int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(gen() % static_cast<unsigned>(hi - lo + 1)); };
+    const int64_t n = pick(1, 4), groups = pick(1, 2), ci = pick(1, 9), co = pick(1, 40), kh = pick(1, 4), kw = pick(1, 4), stride = pick(1, 2),
+                  dilation = pick(1, 2), pad = pick(0, 2), oh = pick(1, 9), ow = pick(1, 14);
+    const int64_t h = (oh - 1) * stride + dilation * (kh - 1) + 1 - 2 * pad, w = (ow - 1) * stride + dilation * (kw - 1) + 1 - 2 * pad;
     if (h < 1 || w < 1) continue;
     const int64_t n_x = n * groups * ci * h * w, n_w = groups * co * ci * kh * kw, n_out = n * groups * co * oh * ow;
     Target t = small(int64_t{1} << pick(11, 20), static_cast<int>(pick(1, 4)));
@@ -100,26 +95,21 @@ TEST(Contract, RandomConvolutions) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     {
       zoo::Ranges r;
-      const UOp b = r.out(n), g = r.out(groups), o = r.out(co), y = r.out(oh), x = r.out(ow), i = r.sum(ci),
-                ky = r.sum(kh), kx = r.sum(kw);
+      const UOp b = r.out(n), g = r.out(groups), o = r.out(co), y = r.out(oh), x = r.out(ow), i = r.sum(ci), ky = r.sum(kh), kx = r.sum(kw);
       UOp in = image(1, b, g * ci + i, y * stride + ky * dilation - pad, x * stride + kx * dilation - pad);
       if (pick(0, 3) == 0) in = zoo::relu(in);
       UOp wt = zoo::at(zoo::buffer(2, n_w), (((g * co + o) * ci + i) * kh + ky) * kw + kx);
       if (pick(0, 5) == 0) wt = wt * zoo::f32(0.5);
       UOp v = zoo::sum_over(pick(0, 1) ? in * wt : wt * in, {i, ky, kx});
       if (pick(0, 1)) v = zoo::relu(v + zoo::at(zoo::buffer(3, groups * co), g * co + o));
-      EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, n_out), (((b * groups + g) * co + o) * oh + y) * ow + x, v,
-                                          {b, g, o, y, x})}),
-                      t),
-                "");
+      EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, n_out), (((b * groups + g) * co + o) * oh + y) * ow + x, v, {b, g, o, y, x})}), t), "");
     }
     zoo::Ranges r;
-    const UOp g = r.out(groups), o = r.out(co), i = r.out(ci), ky = r.out(kh), kx = r.out(kw), b = r.sum(n),
-              y = r.sum(oh), x = r.sum(ow);
+    const UOp g = r.out(groups), o = r.out(co), i = r.out(ci), ky = r.out(kh), kx = r.out(kw), b = r.sum(n), y = r.sum(oh), x = r.sum(ow);
     const UOp in = image(1, b, g * ci + i, y * stride + ky * dilation - pad, x * stride + kx * dilation - pad);
     const UOp d = zoo::at(zoo::buffer(2, n_out), (((b * groups + g) * co + o) * oh + y) * ow + x);
-    EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, n_w), (((g * co + o) * ci + i) * kh + ky) * kw + kx,
-                                        zoo::sum_over(in * d, {b, y, x}), {g, o, i, ky, kx})}),
+    EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, n_w), (((g * co + o) * ci + i) * kh + ky) * kw + kx, zoo::sum_over(in * d, {b, y, x}),
+                                        {g, o, i, ky, kx})}),
                     t),
               "");
   }
@@ -128,17 +118,12 @@ TEST(Contract, RandomConvolutions) {
 TEST(Contract, DtypesPrologueAndEpilogue) {
   const int64_t m = 19, n = 37, k = 24;
   for (const DType dt : {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64, DType::Int32, DType::Int8}) {
-    const DType sum = dt == DType::Float64                      ? dt
-                      : dt == DType::Int32 || dt == DType::Int8 ? DType::Int32
-                                                                : DType::Float32;
+    const DType sum = dt == DType::Float64 ? dt : dt == DType::Int32 || dt == DType::Int8 ? DType::Int32 : DType::Float32;
     zoo::Ranges r;
     const UOp i = r.out(m), j = r.out(n), q = r.sum(k);
     const UOp x = cast(zoo::at(zoo::buffer(1, m * k, dt), i * k + q), sum);
     const UOp y = cast(zoo::at(zoo::buffer(2, n * k, dt), j * k + q), sum);
-    EXPECT_EQ(
-        check(zoo::sink({zoo::put(zoo::buffer(0, m * n, sum), i * n + j, zoo::sum_over(x * y, {q}), {i, j})}), small()),
-        "")
-        << name(dt);
+    EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, m * n, sum), i * n + j, zoo::sum_over(x * y, {q}), {i, j})}), small()), "") << name(dt);
   }
   zoo::Ranges r;
   const UOp i = r.out(m), j = r.out(n), q = r.sum(k);
@@ -159,8 +144,7 @@ TEST(Contract, DtypesPrologueAndEpilogue) {
 TEST(Contract, MaskedGradient) {
   const zoo::ConvShape s{3, 7, 20, 11, 12, 3, 5};
   zoo::Ranges r;
-  const UOp b = r.out(s.b), ci = r.out(s.ci), y = r.out(s.h), x = r.out(s.w), ky = r.sum(s.kh), kx = r.sum(s.kw),
-            co = r.sum(s.co);
+  const UOp b = r.out(s.b), ci = r.out(s.ci), y = r.out(s.h), x = r.out(s.w), ky = r.sum(s.kh), kx = r.sum(s.kw), co = r.sum(s.co);
   const UOp gy = y - ky, gx = x - kx, inside = ge(gy, 0) & lt(gy, s.oh()) & ge(gx, 0) & lt(gx, s.ow());
   const UOp flat = ((b * s.co + co) * s.oh() + gy) * s.ow() + gx;
   const UOp before = zoo::at(zoo::buffer(3, s.n_out()), flat, inside) + zoo::at(zoo::buffer(4, s.co), co);
@@ -175,8 +159,7 @@ TEST(Contract, MaskedGradient) {
 TEST(FarSums, AreCutAndRestInATile) {
   Target t = testing::test_target();
   t.n_cores = 2;
-  for (const UOp& k : {zoo::column_sums(700, 1000), zoo::column_sums(515, 643), zoo::channel_sums(130, 24, 37),
-                       zoo::channel_sums(100, 48, 100)}) {
+  for (const UOp& k : {zoo::column_sums(700, 1000), zoo::column_sums(515, 643), zoo::channel_sums(130, 24, 37), zoo::channel_sums(100, 48, 100)}) {
     EXPECT_NE(opts(k, t).find("cut"), std::string::npos);
     EXPECT_EQ(check(k, t), "");
   }
@@ -185,8 +168,7 @@ TEST(FarSums, AreCutAndRestInATile) {
   const UOp c = r.out(36), b = r.sum(300), s = r.sum(20);
   const UOp x = zoo::at(zoo::buffer(2, 300 * 36 * 20), (b * 36 + c) * 20 + s);
   const UOp most = reduce(x, "max", std::vector<UOp>{b, s}), sum = zoo::sum_over(x * x, {b, s});
-  const UOp k =
-      zoo::sink({zoo::put(zoo::buffer(0, 36), c, most + sum, {c}), zoo::put(zoo::buffer(1, 36), c, most, {c})});
+  const UOp k = zoo::sink({zoo::put(zoo::buffer(0, 36), c, most + sum, {c}), zoo::put(zoo::buffer(1, 36), c, most, {c})});
   EXPECT_NE(opts(k, t).find("cut"), std::string::npos);
   EXPECT_EQ(check(k, t), "");
 }

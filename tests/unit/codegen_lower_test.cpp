@@ -11,9 +11,7 @@ namespace {
 UOp buf(int64_t slot, int64_t n, DType dt = DType::Float32) { return param(slot, dt, std::vector<int64_t>{n}); }
 UOp at(const UOp& b, const UOp& i, const UOp& gate = {}) { return load(index(b, i, gate)); }
 UOp sink(std::vector<UOp> ends) { return UOp::make(Op::Sink, DType::Void, ends, Arg::list({Arg("k")})); }
-UOp put(const UOp& b, const UOp& i, const UOp& v, std::vector<UOp> ranges, const UOp& gate = {}) {
-  return end(store(index(b, i, gate), v), ranges);
-}
+UOp put(const UOp& b, const UOp& i, const UOp& v, std::vector<UOp> ranges, const UOp& gate = {}) { return end(store(index(b, i, gate), v), ranges); }
 std::string check(const UOp& k, double tolerance = 1e-5, int parts = 1) {
   const std::string plain = testing::difference(k, lower_optimized(k, testing::test_target()), tolerance, parts);
   if (!plain.empty()) return "not optimised: " + plain;
@@ -43,8 +41,7 @@ TEST(Lower, TransposesAreTiled) {
 
 TEST(Lower, TypesOfAxes) {
   // One nest by hand: GLOBAL x LOOP x UPCAST x LANE.
-  const UOp g = range(3, 0, AxisType::Global), l = range(5, 1, AxisType::Loop), u = range(2, 2, AxisType::Upcast),
-            v = range(8, 3, AxisType::Lane);
+  const UOp g = range(3, 0, AxisType::Global), l = range(5, 1, AxisType::Loop), u = range(2, 2, AxisType::Upcast), v = range(8, 3, AxisType::Lane);
   const UOp e = ((g * 5 + l) * 2 + u) * 8 + v;
   const UOp k = sink({put(buf(0, 240), e, at(buf(1, 240), e) + at(buf(2, 30), (g * 5 + l) * 2 + u), {g, l, u, v})});
   const UOp p = lower_optimized(k, testing::test_target());
@@ -76,8 +73,8 @@ TEST(Lower, SumAndScalarSum) {
 }
 
 TEST(Lower, SoftmaxSharesAndHoists) {
-  const UOp i = range(6, 0, AxisType::Weak), j = range(50, 1, AxisType::Weak), r = range(50, 2, AxisType::Reduce),
-            s = range(50, 3, AxisType::Reduce), t = range(50, 4, AxisType::Reduce);
+  const UOp i = range(6, 0, AxisType::Weak), j = range(50, 1, AxisType::Weak), r = range(50, 2, AxisType::Reduce), s = range(50, 3, AxisType::Reduce),
+            t = range(50, 4, AxisType::Reduce);
   const UOp x = buf(1, 300);
   const UOp rr[] = {r}, ss[] = {s}, tt[] = {t};
   const UOp m = reduce(at(x, i * 50 + r), "max", rr);
@@ -101,14 +98,12 @@ TEST(Lower, GatesAndNegativeDivision) {
   const UOp inside = ge(i, 3) & lt(i, 15);
   EXPECT_EQ(check(sink({put(buf(0, 20), i, at(buf(1, 12), i - 3, inside), {i}, lt(i, 18))})), "");
   const UOp shifted = i - 10;
-  EXPECT_EQ(check(sink({put(buf(0, 20), i, at(buf(1, 20), floor_mod(shifted, 7) + floor_div(shifted, 3) + 4), {i})})),
-            "");
+  EXPECT_EQ(check(sink({put(buf(0, 20), i, at(buf(1, 20), floor_mod(shifted, 7) + floor_div(shifted, 3) + 4), {i})})), "");
 }
 
 TEST(Lower, SeveralNests) {
   const UOp i = range(20, 0, AxisType::Weak), j = range(30, 1, AxisType::Weak);
-  const UOp k = sink({put(buf(0, 20), i, at(buf(1, 20), i) * at(buf(0, 20), i), {i}),
-                      put(buf(2, 20), i, at(buf(0, 20), i) + at(buf(1, 20), i), {i}),
+  const UOp k = sink({put(buf(0, 20), i, at(buf(1, 20), i) * at(buf(0, 20), i), {i}), put(buf(2, 20), i, at(buf(0, 20), i) + at(buf(1, 20), i), {i}),
                       put(buf(3, 30), j, at(buf(4, 30), j) + at(buf(5, 1), idx(0)), {j})});
   // The first two are one nest: both read buffer 0 before it is written.
   const UOp p = lower_optimized(k, testing::test_target());
@@ -116,8 +111,7 @@ TEST(Lower, SeveralNests) {
   testing::KernelMemory have(k), before(k);
   auto q = have.pointers();
   testing::BuiltKernel(p).run(q.data());
-  const float *a = reinterpret_cast<float*>(before.bytes[0].data()),
-              *b = reinterpret_cast<float*>(before.bytes[1].data());
+  const float *a = reinterpret_cast<float*>(before.bytes[0].data()), *b = reinterpret_cast<float*>(before.bytes[1].data());
   for (int n = 0; n < 20; ++n) {
     EXPECT_EQ(static_cast<float*>(q[0])[n], a[n] * b[n]);
     EXPECT_EQ(static_cast<float*>(q[2])[n], a[n] + b[n]);
@@ -135,8 +129,7 @@ TEST(Lower, OutputsOfANestAreOnePartOfTheLaunch) {
 }
 
 TEST(Lower, LanesOfAReduceAreFolded) {
-  const UOp i = range(3, 0, AxisType::Weak), r = range(8, 1, AxisType::Reduce), u = range(2, 2, AxisType::Unroll),
-            l = range(16, 3, AxisType::Lane);
+  const UOp i = range(3, 0, AxisType::Weak), r = range(8, 1, AxisType::Reduce), u = range(2, 2, AxisType::Unroll), l = range(16, 3, AxisType::Lane);
   const UOp e = i * 256 + (r * 2 + u) * 16 + l;
   const UOp ranges[] = {r, u, l};
   const UOp k = sink({put(buf(0, 3), i, reduce(at(buf(1, 768), e) * at(buf(2, 768), e), "add", ranges), {i})});
@@ -160,8 +153,7 @@ TEST(Lower, StageAndPlacedAccumulators) {
   const UOp sum = reduce(product, "add", ranges);
   const UOp out = row * N + j * 16 + v;
   // The graph the evaluator sees: without the STAGE.
-  const UOp plain =
-      reduce(at(buf(1, M * K), row * K + ko * 8 + k) * at(buf(2, K * N), (ko * 8 + k) * N + j * 16 + v), "add", ranges);
+  const UOp plain = reduce(at(buf(1, M * K), row * K + ko * 8 + k) * at(buf(2, K * N), (ko * 8 + k) * N + j * 16 + v), "add", ranges);
   const UOp bias = at(buf(3, N), j * 16 + v);
   const UOp want = sink({put(buf(0, M * N), out, plain * bias, {i, iu, j, v})});
   const UOp p = lower_optimized(sink({put(buf(0, M * N), out, sum * bias, {i, iu, j, v})}), testing::test_target());

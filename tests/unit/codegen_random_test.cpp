@@ -57,8 +57,7 @@ class RandomKernel {
     if (kind == 0 && !some.empty()) {  // a stride
       const UOp r = some[static_cast<size_t>(pick(0, static_cast<int>(some.size()) - 1))];
       const int64_t by = pick(2, 3);
-      return load(
-          index(param(next_slot_++, DType::Float32, std::vector<int64_t>{range_size(r.node()) * by}), r * by + 1));
+      return load(index(param(next_slot_++, DType::Float32, std::vector<int64_t>{range_size(r.node()) * by}), r * by + 1));
     }
     if (kind == 1 && !some.empty()) {  // padding
       const UOp r = some[0];

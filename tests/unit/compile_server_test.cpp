@@ -35,8 +35,7 @@ TEST(CompileServer, AnswersAreBinariesOrErrors) {
   EXPECT_EQ(good.compile("k", "source"), "ok");
   EXPECT_EQ(good.compile("k", "source"), "ok");
   EXPECT_EQ(good.n_starts(), 1);
-  ServedCompiler bad("key", shell(std::string(kReadRequest) + "printf 'E\\003\\000\\000\\000\\000\\000\\000\\000why'"),
-                     "a");
+  ServedCompiler bad("key", shell(std::string(kReadRequest) + "printf 'E\\003\\000\\000\\000\\000\\000\\000\\000why'"), "a");
   EXPECT_EQ(error_of(bad), "why");
 }
 
@@ -44,8 +43,7 @@ TEST(CompileServer, ACrashCostsOneErrorAndARestart) {
   const TempFolder folder;
   const std::string once = folder.path("once");
   // The first child crashes in the middle of its work, the second one works.
-  const std::string script = std::string(kReadRequest) + "if [ -e " + once + " ]; then " + kAnswer + " else : >" +
-                             once + "; kill -SEGV $$; fi";
+  const std::string script = std::string(kReadRequest) + "if [ -e " + once + " ]; then " + kAnswer + " else : >" + once + "; kill -SEGV $$; fi";
   ServedCompiler compiler("key", shell(script), "a");
   EXPECT_EQ(error_of(compiler), "[compile] kernel k: the compiler's process ended while it compiled (signal 11)");
   EXPECT_EQ(compiler.compile("k", "source"), "ok");
@@ -63,11 +61,9 @@ TEST(CompileServer, NonsenseIsRefused) {
   // Each child reads the whole request first: one that ends earlier may be noticed by the write instead of the read.
   ServedCompiler text("key", shell(std::string(kReadRequest) + "echo this is a message for people"), "a");
   EXPECT_EQ(error_of(text).find("[compile] kernel k: the compiler's process answered nonsense"), 0u);
-  ServedCompiler huge("key", shell(std::string(kReadRequest) + "printf 'B\\377\\377\\377\\377\\377\\377\\377\\377'"),
-                      "a");
+  ServedCompiler huge("key", shell(std::string(kReadRequest) + "printf 'B\\377\\377\\377\\377\\377\\377\\377\\377'"), "a");
   EXPECT_EQ(error_of(huge).find("[compile] kernel k: the compiler's process answered nonsense"), 0u);
-  ServedCompiler half("key", shell(std::string(kReadRequest) + "printf 'B\\002\\000\\000\\000\\000\\000\\000\\000o'"),
-                      "a");
+  ServedCompiler half("key", shell(std::string(kReadRequest) + "printf 'B\\002\\000\\000\\000\\000\\000\\000\\000o'"), "a");
   EXPECT_EQ(error_of(half), "[compile] kernel k: the compiler's process ended while it answered (exit code 0)");
   ServedCompiler gone("key", shell("exit 3"), "a");
   EXPECT_NE(error_of(gone).find("(exit code 3)"), std::string::npos);

@@ -58,20 +58,16 @@ UOp make_program(std::span<const Case> cases, int64_t lanes) {
   std::vector<UOp> src;
   for (int64_t i = 0; i < 3; ++i) src.push_back(p.load(index(param(i, cases[0].in, n), at), lanes));
   for (size_t i = 0; i < cases.size(); ++i) {
-    const UOp v =
-        p.add(UOp::make(cases[i].op, cases[i].out, std::span(src.data(), static_cast<size_t>(cases[i].arity))));
+    const UOp v = p.add(UOp::make(cases[i].op, cases[i].out, std::span(src.data(), static_cast<size_t>(cases[i].arity))));
     p.store(index(param(static_cast<int64_t>(3 + i), cases[i].out, n), at), v);
   }
   p.end(r);
   return p.linear();
 }
 
-bool is_nan_element(DType dt, const void* element) {
-  return is_float(dt) && std::isnan(read_element(dt, element, 0).f);
-}
+bool is_nan_element(DType dt, const void* element) { return is_float(dt) && std::isnan(read_element(dt, element, 0).f); }
 
-void check_values(const Case& c, const std::vector<std::vector<char>>& in, const std::vector<char>& out,
-                  const std::string& where) {
+void check_values(const Case& c, const std::vector<std::vector<char>>& in, const std::vector<char>& out, const std::string& where) {
   const size_t size = static_cast<size_t>(n_bytes(c.out));
   for (int64_t i = 0, n_wrong = 0; i < kElems && n_wrong < 3; ++i) {
     SmallVec<Scalar, 3> args;
@@ -87,10 +83,9 @@ void check_values(const Case& c, const std::vector<std::vector<char>>& in, const
     if (c.op == Op::Pow && is_float(c.in) && std::isnan(args[0].f + args[1].f)) continue;
     if (c.max_ulp && !nan && !have_nan && std::abs(order(c.out, bytes) - order(c.out, have)) <= c.max_ulp) continue;
     ++n_wrong;
-    ADD_FAILURE() << name(c.op) << " " << name(c.in) << " to " << name(c.out) << where << ": x " << args[0].as_double()
-                  << " y " << (c.arity > 1 ? args[1].as_double() : 0) << " z "
-                  << (c.arity > 2 ? args[2].as_double() : 0) << ": " << read_element(c.out, have, 0).as_double()
-                  << ", not " << want.as_double();
+    ADD_FAILURE() << name(c.op) << " " << name(c.in) << " to " << name(c.out) << where << ": x " << args[0].as_double() << " y "
+                  << (c.arity > 1 ? args[1].as_double() : 0) << " z " << (c.arity > 2 ? args[2].as_double() : 0) << ": "
+                  << read_element(c.out, have, 0).as_double() << ", not " << want.as_double();
   }
 }
 
@@ -134,10 +129,8 @@ void check(const std::vector<Case>& cases) {
   }
 }
 
-const DType kInts[] = {DType::Int8,  DType::UInt8,  DType::Int16, DType::UInt16,
-                       DType::Int32, DType::UInt32, DType::Int64, DType::UInt64};
-const DType kNarrow[] = {DType::Fp8E4M3,     DType::Fp8E4M3FNUZ, DType::Fp8E5M2,
-                         DType::Fp8E5M2FNUZ, DType::Float16,     DType::BFloat16};
+const DType kInts[] = {DType::Int8, DType::UInt8, DType::Int16, DType::UInt16, DType::Int32, DType::UInt32, DType::Int64, DType::UInt64};
+const DType kNarrow[] = {DType::Fp8E4M3, DType::Fp8E4M3FNUZ, DType::Fp8E5M2, DType::Fp8E5M2FNUZ, DType::Float16, DType::BFloat16};
 
 TEST(Decompose, IntegerOps) {
   for (const DType dt : kInts) {
@@ -153,15 +146,13 @@ TEST(Decompose, IntegerOps) {
 }
 
 class DecomposeNarrow : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Floats, DecomposeNarrow, ::testing::ValuesIn(kNarrow),
-                         [](const auto& i) { return std::string(name(i.param)); });
+INSTANTIATE_TEST_SUITE_P(Floats, DecomposeNarrow, ::testing::ValuesIn(kNarrow), [](const auto& i) { return std::string(name(i.param)); });
 
 TEST_P(DecomposeNarrow, EveryOpIsRoundedOnce) {
   const DType dt = GetParam();
   std::vector<Case> cases;
   for (const Op op : {Op::Neg, Op::Recip, Op::Sqrt, Op::Trunc}) cases.push_back({op, dt, dt, 1});
-  for (const Op op : {Op::Add, Op::Sub, Op::Mul, Op::Fdiv, Op::Max, Op::Min, Op::Cmod, Op::FloorMod})
-    cases.push_back({op, dt, dt, 2});
+  for (const Op op : {Op::Add, Op::Sub, Op::Mul, Op::Fdiv, Op::Max, Op::Min, Op::Cmod, Op::FloorMod}) cases.push_back({op, dt, dt, 2});
   for (const Op op : {Op::CmpLt, Op::CmpEq, Op::CmpNe}) cases.push_back({op, dt, DType::Bool, 2});
   cases.push_back({Op::MulAcc, dt, dt, 3});
   for (const Op op : {Op::Exp2, Op::Log2, Op::Sin}) cases.push_back({op, dt, dt, 1, 1});
@@ -204,10 +195,9 @@ TEST(Decompose, FormsOfTheFrontEnd) {
     double max_ulp;
   };
   static const Form kForms[] = {
-      {"exp", [](const UOp& x) { return alu(Op::Exp2, {x * const_like(x, std::numbers::log2e)}); },
-       [](double x) { return std::exp(x); }, 1.1},
-      {"exp of -x", [](const UOp& x) { return alu(Op::Exp2, {x * const_like(x, -std::numbers::log2e)}); },
-       [](double x) { return std::exp(-x); }, 1.1},
+      {"exp", [](const UOp& x) { return alu(Op::Exp2, {x * const_like(x, std::numbers::log2e)}); }, [](double x) { return std::exp(x); }, 1.1},
+      {"exp of -x", [](const UOp& x) { return alu(Op::Exp2, {x * const_like(x, -std::numbers::log2e)}); }, [](double x) { return std::exp(-x); },
+       1.1},
       {"logistic",
        [](const UOp& x) {
          const UOp e = alu(Op::Exp2, {x * const_like(x, -std::numbers::log2e)});
@@ -313,8 +303,7 @@ TEST(Decompose, FoldOfNarrowFloatsRoundsEachStep) {
   p.store(index(param(0, DType::BFloat16, one), r), p.add(UOp::make(Op::Fold, DType::BFloat16, {v}, Arg("add"))));
   p.end(r);
   std::vector<uint16_t> in(8), out(1);
-  for (int64_t i = 0; i < 8; ++i)
-    write_element(DType::BFloat16, in.data(), i, Scalar::of(DType::BFloat16, 1.0 + 37.0 * static_cast<double>(i)));
+  for (int64_t i = 0; i < 8; ++i) write_element(DType::BFloat16, in.data(), i, Scalar::of(DType::BFloat16, 1.0 + 37.0 * static_cast<double>(i)));
   std::vector<Scalar> want;
   for (int64_t i = 0; i < 8; ++i) want.push_back(read_element(DType::BFloat16, in.data(), i));
   for (size_t half = 4; half > 0; half /= 2)

@@ -106,25 +106,19 @@ TEST(ElfLoader, WrongHeaders) {
   EXPECT_EQ(error_of(std::string(100, 'x')), "[load] test.o: it is no ELF file (no magic)");
   EXPECT_EQ(error_of(patched<char>(EI_CLASS, ELFCLASS32)), "[load] test.o: class 1 is not 64-bit");
   EXPECT_EQ(error_of(patched<char>(EI_DATA, ELFDATA2MSB)), "[load] test.o: byte order 2 is not little-endian");
-  EXPECT_EQ(error_of(patched<uint16_t>(offsetof(Elf64_Ehdr, e_type), ET_DYN)),
-            "[load] test.o: type 3 is no object file");
-  EXPECT_NE(error_of(patched<uint16_t>(offsetof(Elf64_Ehdr, e_machine), EM_PPC64)).find("it is for machine 21"),
-            std::string::npos);
-  EXPECT_NE(error_of(patched<uint64_t>(offsetof(Elf64_Ehdr, e_shoff), ~uint64_t{0})).find("the section table at"),
-            std::string::npos);
+  EXPECT_EQ(error_of(patched<uint16_t>(offsetof(Elf64_Ehdr, e_type), ET_DYN)), "[load] test.o: type 3 is no object file");
+  EXPECT_NE(error_of(patched<uint16_t>(offsetof(Elf64_Ehdr, e_machine), EM_PPC64)).find("it is for machine 21"), std::string::npos);
+  EXPECT_NE(error_of(patched<uint64_t>(offsetof(Elf64_Ehdr, e_shoff), ~uint64_t{0})).find("the section table at"), std::string::npos);
 }
 
 TEST(ElfLoader, UnknownSymbolsAndSectionsAreNamed) {
   const auto compiler = make_c_compiler(host_cpu_arch());
   EXPECT_EQ(error_of(compiler->compile("k", "int system(const char*); void k(void) { system(\"true\"); }")),
             "[load] test.o: symbol 'system' is unknown: kernels may not call it");
-  EXPECT_NE(error_of(compiler->compile("k", "static volatile int n = 5; void k(void) { n++; }"))
-                .find("is writable, but kernels have no state"),
+  EXPECT_NE(error_of(compiler->compile("k", "static volatile int n = 5; void k(void) { n++; }")).find("is writable, but kernels have no state"),
             std::string::npos);
-  EXPECT_NE(error_of(compiler->compile("k", "_Thread_local int n; int* k(void) { return &n; }")).find("thread-local"),
-            std::string::npos);
-  EXPECT_NE(error_of(compiler->compile("k", "__attribute__((constructor)) void k(void) { *(volatile int*)64 = 1; }"))
-                .find("runs code at load"),
+  EXPECT_NE(error_of(compiler->compile("k", "_Thread_local int n; int* k(void) { return &n; }")).find("thread-local"), std::string::npos);
+  EXPECT_NE(error_of(compiler->compile("k", "__attribute__((constructor)) void k(void) { *(volatile int*)64 = 1; }")).find("runs code at load"),
             std::string::npos);
 }
 
@@ -176,8 +170,7 @@ TEST(ElfLoader, FlippedBitsAreAnErrorOrHarmless) {
   // Tables are few of the bytes, and the most dangerous: change each of them to extreme values.
   Elf64_Ehdr header;
   std::memcpy(&header, whole.data(), sizeof(header));
-  for (const uint64_t value :
-       {uint64_t{0}, ~uint64_t{0}, uint64_t{1} << 63, uint64_t{whole.size()}, uint64_t{1} << 31}) {
+  for (const uint64_t value : {uint64_t{0}, ~uint64_t{0}, uint64_t{1} << 63, uint64_t{whole.size()}, uint64_t{1} << 31}) {
     for (size_t at = 0; at + 8 <= sizeof(header); at += 2) error_of(patched(at, value));
     for (size_t at = header.e_shoff; at + 8 <= whole.size(); at += 4) error_of(patched(at, value));
   }

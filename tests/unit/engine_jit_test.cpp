@@ -9,9 +9,7 @@ namespace {
 
 using engine::Capture;
 using V = std::vector<double>;
-UOp buf(std::vector<float> v, const char* device = "REF") {
-  return engine::buffer_from_host(DType::Float32, v, device);
-}
+UOp buf(std::vector<float> v, const char* device = "REF") { return engine::buffer_from_host(DType::Float32, v, device); }
 template <class F> std::string jit_error(F f) {
   try {
     f();
@@ -84,8 +82,7 @@ TEST(EngineJit, a_lazy_reader_of_state_is_refused) {
   const auto g = c.finish(std::vector<UOp>{});
   {
     const UOp lazy = state * cst(2, state);
-    EXPECT_NE(jit_error([&] { g->replay(std::vector<UOp>{x}); }).find("is not realised reads memory"),
-              std::string::npos);
+    EXPECT_NE(jit_error([&] { g->replay(std::vector<UOp>{x}); }).find("is not realised reads memory"), std::string::npos);
     EXPECT_EQ(values(engine::realize(lazy)), (V{2, 4}));
   }
   g->replay(std::vector<UOp>{x});
@@ -140,10 +137,8 @@ TEST(EngineJit, aliases_of_written_memory_are_refused) {
   a = engine::realize(a2);
   a2 = {};
   const auto g = c.finish(std::vector<UOp>{a});
-  EXPECT_EQ(jit_error([&] { g->replay(std::vector<UOp>{b, state}); }),
-            "[jit] input 1 is memory that the captured function writes");
-  EXPECT_EQ(jit_error([&] { g->replay(std::vector<UOp>{b, b}); }),
-            "[jit] inputs 0 and 1 share memory, and the captured function writes it");
+  EXPECT_EQ(jit_error([&] { g->replay(std::vector<UOp>{b, state}); }), "[jit] input 1 is memory that the captured function writes");
+  EXPECT_EQ(jit_error([&] { g->replay(std::vector<UOp>{b, b}); }), "[jit] inputs 0 and 1 share memory, and the captured function writes it");
   EXPECT_EQ(values(g->replay(std::vector<UOp>{a, b})[0]), (V{7, 10}));
 }
 

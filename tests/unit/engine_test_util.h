@@ -25,9 +25,7 @@ inline UOp max(const UOp& x, D axes) { return reduce_axes(x, "max", dims(axes));
 inline UOp cst(double v, const UOp& like) { return constant(like.dtype(), v); }
 inline UOp contiguous(const UOp& x) { return UOp::make(Op::Contiguous, x.dtype(), {x}); }
 inline UOp exp2(const UOp& x) { return alu(Op::Exp2, {x}); }
-inline UOp after(const UOp& x, const UOp& view, const UOp& value) {
-  return UOp::make(Op::After, x.dtype(), {x, store(view, value)});
-}
+inline UOp after(const UOp& x, const UOp& view, const UOp& value) { return UOp::make(Op::After, x.dtype(), {x, store(view, value)}); }
 inline UOp lanes(int64_t n, DType dt = DType::Int32) { return UOp::make(Op::Lanes, dt, {}, n); }
 
 /// A BUFFER view with small pseudo-random multiples of 1/4: float sums of them are exact.
@@ -39,19 +37,15 @@ inline UOp input(D d, const char* device = "REF", DType dt = DType::Float32, uin
   for (float& v : f) v = static_cast<float>(static_cast<int>(gen() % 65) - 32) / 4;
   if (dt == DType::Float32) return rs(engine::buffer_from_host(dt, f, device), d);
   std::vector<std::byte> bytes(static_cast<size_t>(n * n_bytes(dt)));
-  for (int64_t i = 0; i < n; ++i)
-    write_element(dt, bytes.data(), i, Scalar::of(dt, static_cast<double>(f[static_cast<size_t>(i)])));
+  for (int64_t i = 0; i < n; ++i) write_element(dt, bytes.data(), i, Scalar::of(dt, static_cast<double>(f[static_cast<size_t>(i)])));
   return rs(engine::buffer_from_host(dt, bytes.data(), n, device), d);
 }
-inline UOp ints(D d, const std::vector<int32_t>& v, const char* device = "REF") {
-  return rs(engine::buffer_from_host(DType::Int32, v, device), d);
-}
+inline UOp ints(D d, const std::vector<int32_t>& v, const char* device = "REF") { return rs(engine::buffer_from_host(DType::Int32, v, device), d); }
 
 inline std::vector<double> values(const UOp& view) {
   const auto bytes = engine::read_bytes(view);
   std::vector<double> out;
-  for (int64_t i = 0; i < view.shape().numel(); ++i)
-    out.push_back(read_element(view.dtype(), bytes.data(), i).as_double());
+  for (int64_t i = 0; i < view.shape().numel(); ++i) out.push_back(read_element(view.dtype(), bytes.data(), i).as_double());
   return out;
 }
 

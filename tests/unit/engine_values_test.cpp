@@ -30,8 +30,7 @@ TEST(EngineValues, movement) {
 
 TEST(EngineValues, window_and_unwindow) {
   const UOp a = input({2, 9});
-  for (const auto& [k, s, d] :
-       {std::tuple{3, 1, 1}, {3, 2, 1}, {2, 2, 1}, {3, 1, 2}, {2, 3, 1}, {3, 2, 2}, {1, 2, 1}}) {
+  for (const auto& [k, s, d] : {std::tuple{3, 1, 1}, {3, 2, 1}, {2, 2, 1}, {3, 1, 2}, {2, 3, 1}, {3, 2, 2}, {1, 2, 1}}) {
     const UOp w = window(a, 1, k, s, d);
     check(w);
     check(unwindow(contiguous(w), 1, 9, s, d));
@@ -96,9 +95,7 @@ TEST(EngineValues, scatter) {
 
 TEST(EngineValues, matmul_forms) {
   const UOp a = input({4, 5}), b = input({5, 6});
-  const auto product = [&] {
-    return sum(ex(rs(a, {4, 1, 5}), {4, 6, 5}) * ex(rs(pm(b, {1, 0}), {1, 6, 5}), {4, 6, 5}), {2});
-  };
+  const auto product = [&] { return sum(ex(rs(a, {4, 1, 5}), {4, 6, 5}) * ex(rs(pm(b, {1, 0}), {1, 6, 5}), {4, 6, 5}), {2}); };
   EXPECT_EQ(check(product()), 1);
   EXPECT_EQ(check(max(product() + cst(2, a), {1})), 2);
 }

@@ -53,16 +53,15 @@ TEST(Passes, AreHeldToWhatTheyWereGiven) {
     const PassScope scope(PassStage::Tensor, "odd", fn);
     return error_of([&] { sum_of(x); });
   };
-  EXPECT_EQ(error([](const UOp& sink) { return sink.src(0); }),
-            "[pass odd] expected a SINK of 1 sources like the one that it was given");
+  EXPECT_EQ(error([](const UOp& sink) { return sink.src(0); }), "[pass odd] expected a SINK of 1 sources like the one that it was given");
   EXPECT_EQ(error([](const UOp&) { return UOp::make(Op::Sink, DType::Void, {constant(DType::Float32, 1.0)}); }),
             "[pass odd] value 0 became float32 of shape (), it was float32 of shape (2,)");
-  EXPECT_NE(error([](const UOp& sink) {
-              const UOp i = range(2, 0, AxisType::Loop), p = param(0, DType::Float32, sink.src(0).shape());
-              return sink.with_src(std::vector{UOp::make(
-                  Op::After, DType::Float32, {p, end(store(index(p, i), load(index(p, i))), std::vector{i})})});
-            }).find("odd"),
-            std::string::npos);
+  EXPECT_NE(
+      error([](const UOp& sink) {
+        const UOp i = range(2, 0, AxisType::Loop), p = param(0, DType::Float32, sink.src(0).shape());
+        return sink.with_src(std::vector{UOp::make(Op::After, DType::Float32, {p, end(store(index(p, i), load(index(p, i))), std::vector{i})})});
+      }).find("odd"),
+      std::string::npos);
 }
 
 TEST(Renderers, AreAddedOnce) {
@@ -70,8 +69,7 @@ TEST(Renderers, AreAddedOnce) {
   register_renderer({"names", cpu_caps(), render, false});
   EXPECT_EQ(renderer_by_name("names").render(UOp(), "k", {}), "k");
   EXPECT_EQ(renderer_names().back(), "names");
-  EXPECT_EQ(error_of([&] { register_renderer({"names", cpu_caps(), render}); }),
-            "[renderer] there is a renderer names already");
+  EXPECT_EQ(error_of([&] { register_renderer({"names", cpu_caps(), render}); }), "[renderer] there is a renderer names already");
   EXPECT_EQ(error_of([] { renderer_by_name("nemes"); }), "no renderer 'nemes'; there are llvm, c, names");
 }
 

@@ -36,8 +36,7 @@ TEST(Gguf, LoadsMetadataAndTensors) {
 TEST(Gguf, RefusesAnotherFormat) {
   const TempFolder folder;
   const std::string path = folder.write("m.gguf", "GGML" + std::string(60, '\0'));
-  expect_error(ErrorKind::Value, "[gguf_load] " + path + ": offset 0: it does not begin with GGUF",
-               [&] { nn::gguf_load(path); });
+  expect_error(ErrorKind::Value, "[gguf_load] " + path + ": offset 0: it does not begin with GGUF", [&] { nn::gguf_load(path); });
 }
 
 }  // namespace

@@ -90,15 +90,13 @@ TEST(IoFile, ReadsRangesAndRefusesWhatIsNotThere) {
   uint8_t out[3];
   file.read_at(4, out);
   EXPECT_EQ(std::string_view(reinterpret_cast<char*>(out), 3), "456");
-  EXPECT_EQ(error_of([&] { file.read_at(8, out); }),
-            "[read] " + folder.path("a") + ": offset 8: 3 bytes are wanted, the file has 10");
+  EXPECT_EQ(error_of([&] { file.read_at(8, out); }), "[read] " + folder.path("a") + ": offset 8: 3 bytes are wanted, the file has 10");
   EXPECT_THAT(error_of([&] { file.read_at(-1, out); }), HasSubstr("offset -1"));
 }
 
 TEST(IoFile, NamesTheFileThatCannotBeOpened) {
   TempFolder folder;
-  EXPECT_EQ(error_of([&] { InputFile file(folder.path("none")); }),
-            "[read] " + folder.path("none") + ": No such file or directory");
+  EXPECT_EQ(error_of([&] { InputFile file(folder.path("none")); }), "[read] " + folder.path("none") + ": No such file or directory");
   EXPECT_EQ(error_of([&] { InputFile file(folder.path()); }), "[read] " + folder.path() + ": is not a regular file");
 }
 
@@ -126,8 +124,7 @@ TEST(IoFile, AFailedWriteKeepsTheOldFile) {
   EXPECT_THAT(error_of([&] { write_file_atomically(folder.path("no-folder/a"), as_bytes("new")); }),
               HasSubstr("cannot be created: No such file or directory"));
   std::filesystem::create_directory(folder.path("d"));
-  EXPECT_THAT(error_of([&] { write_file_atomically(folder.path("d"), as_bytes("new")); }),
-              HasSubstr("is not a regular file"));
+  EXPECT_THAT(error_of([&] { write_file_atomically(folder.path("d"), as_bytes("new")); }), HasSubstr("is not a regular file"));
   EXPECT_EQ(folder.read("a"), "old");
   EXPECT_EQ(folder.n_files(), 2);
 }
@@ -141,10 +138,8 @@ TEST(IoFile, AFullDiskIsReportedAndTheOldFileStays) {
         limit.rlim_cur = limit.rlim_max = 100;  // the kernel refuses bytes past 100 as a full disk would
         setrlimit(RLIMIT_FSIZE, &limit);
         signal(SIGXFSZ, SIG_IGN);
-        const std::string text =
-            error_of([&] { write_file_atomically(folder.path("a"), as_bytes(std::string(1000, 'x'))); });
-        const bool good = text.find("offset 100: File too large") != std::string::npos && folder.read("a") == "old" &&
-                          folder.n_files() == 1;
+        const std::string text = error_of([&] { write_file_atomically(folder.path("a"), as_bytes(std::string(1000, 'x'))); });
+        const bool good = text.find("offset 100: File too large") != std::string::npos && folder.read("a") == "old" && folder.n_files() == 1;
         std::_Exit(good ? 7 : 8);
       },
       testing::ExitedWithCode(7), "");
@@ -215,8 +210,7 @@ TEST(IoIdx, MessagesNameTheOffence) {
   EXPECT_EQ(text_of(idx(0x07, {1}, "x")), "offset 2: unknown element type 0x07");
   EXPECT_EQ(text_of(idx(0x08, {2, 3}, "abc").substr(0, 9)), "offset 9: the file ends inside its header of 12 bytes");
   EXPECT_EQ(text_of(idx(0x08, {2, 3}, "abcd")), "offset 16: the data ends here; shape [2, 3] needs 18 bytes");
-  EXPECT_EQ(text_of(idx(0x08, {2000, 3}, "abcd")),
-            "offset 4: the header claims shape [2000, 3], more than a file of this length can hold");
+  EXPECT_EQ(text_of(idx(0x08, {2000, 3}, "abcd")), "offset 4: the header claims shape [2000, 3], more than a file of this length can hold");
   EXPECT_EQ(text_of(gzip(idx(0x08, {2, 3}, "abcd"))), "offset 16: the data ends here; shape [2, 3] needs 18 bytes");
   EXPECT_EQ(text_of(idx(0x08, {2}, "abcd")), "offset 10: more data than the header announces");
   EXPECT_EQ(text_of(gzip(idx(0x08, {2}, "ab")) + "tail"), "offset 30: 4 bytes after the end of the gzip stream");
@@ -226,8 +220,8 @@ TEST(IoIdx, WhatAHeaderClaimsIsNotAllocated) {
   TempFolder folder;
   const std::string huge = idx(0x0E, {0xffffffff, 0xffffffff, 0xffffffff}, "x");
   const std::string large = idx(0x08, {60000, 28, 28 * 1000}, "x");
-  for (const std::string& path : {folder.write("a", huge), folder.write("b.gz", gzip(huge)), folder.write("c", large),
-                                  folder.write("d.gz", gzip(large))})
+  for (const std::string& path :
+       {folder.write("a", huge), folder.write("b.gz", gzip(huge)), folder.write("c", large), folder.write("d.gz", gzip(large))})
     expect_refused_with_little_memory([&] { read_idx(path); });
   // Four gigabytes are claimed by a file that is long enough to hold them packed: memory follows the data.
   std::string noise(4 << 20, '\0');
@@ -272,13 +266,10 @@ TEST(IoMnist, ChecksWhatItReads) {
 
 TEST(IoCifar, ReadsItsFolder) {
   const TempFolder folder;
-  EXPECT_THAT(error_of([&] { load_cifar(folder.path()); }),
-              HasSubstr("is in none of: " + folder.path() + "; it needs"));
+  EXPECT_THAT(error_of([&] { load_cifar(folder.path()); }), HasSubstr("is in none of: " + folder.path() + "; it needs"));
   std::filesystem::create_directory(folder.path("cifar-10-batches-bin"));
-  for (const char* name :
-       {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"})
-    folder.write(fmt::format("cifar-10-batches-bin/{}.bin", name),
-                 "\7" + std::string(3072, name[std::strlen(name) - 1]));
+  for (const char* name : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"})
+    folder.write(fmt::format("cifar-10-batches-bin/{}.bin", name), "\7" + std::string(3072, name[std::strlen(name) - 1]));
   const ImageData set = load_cifar(folder.path());
   EXPECT_EQ(set.train.n_images, 5);
   EXPECT_EQ(set.train.images[3072], '2');
@@ -293,8 +284,7 @@ TEST(IoMnist, LooksFirstWhereTheFlagSays) {
   std::filesystem::create_directory(folder.path("mnist"));
   const FlagScope scope("DATASETS", folder.path());
   EXPECT_THAT(error_of([] { find_mnist_folder(false); }), HasSubstr("is in none of: " + folder.path("mnist") + ", "));
-  for (const char* name :
-       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte"})
+  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte"})
     folder.write(std::string("mnist/") + name, "");
   EXPECT_EQ(find_mnist_folder(false), folder.path("mnist"));
 }
@@ -369,12 +359,9 @@ TEST(IoSafetensors, RefusesToWriteWhatDoesNotFitTogether) {
   const auto text_of = [&](std::vector<SafetensorsInput> inputs) {
     return error_of([&] { write_safetensors(folder.path("m"), inputs); }, ErrorKind::Value);
   };
-  EXPECT_EQ(text_of({{"a", "F32", {2}, as_bytes("abcd")}}),
-            "[safetensors] tensor 'a' has 4 bytes, which is not F32 of shape [2]");
-  EXPECT_EQ(text_of({{"a", "F31", {1}, as_bytes("abcd")}}),
-            "[safetensors] tensor 'a' has the dtype 'F31', which the format does not have");
-  EXPECT_EQ(text_of({{"a", "U8", {1}, as_bytes("a")}, {"a", "U8", {1}, as_bytes("b")}}),
-            "[safetensors] the name 'a' is used twice");
+  EXPECT_EQ(text_of({{"a", "F32", {2}, as_bytes("abcd")}}), "[safetensors] tensor 'a' has 4 bytes, which is not F32 of shape [2]");
+  EXPECT_EQ(text_of({{"a", "F31", {1}, as_bytes("abcd")}}), "[safetensors] tensor 'a' has the dtype 'F31', which the format does not have");
+  EXPECT_EQ(text_of({{"a", "U8", {1}, as_bytes("a")}, {"a", "U8", {1}, as_bytes("b")}}), "[safetensors] the name 'a' is used twice");
   EXPECT_EQ(text_of({{"__metadata__", "U8", {1}, as_bytes("a")}}), "[safetensors] the name '__metadata__' is reserved");
   EXPECT_THAT(text_of({{"\xff", "U8", {1}, as_bytes("a")}}), HasSubstr("a name is not UTF-8"));
   EXPECT_EQ(folder.n_files(), 0);
@@ -402,31 +389,23 @@ TEST(IoSafetensors, MessagesNameTheOffence) {
   const auto entry = [](std::string_view dtype, std::string_view shape, std::string_view range) {
     return fmt::format(R"({{"a":{{"dtype":"{}","shape":{},"data_offsets":{}}}}})", dtype, shape, range);
   };
-  EXPECT_EQ(text_of(safetensors(entry("F33", "[1]", "[0,4]"), "abcd")),
-            "offset 8: tensor 'a' has the unknown dtype 'F33'");
-  EXPECT_EQ(text_of(safetensors(entry("F32", "[-1]", "[0,4]"), "abcd")),
-            "offset 8: tensor 'a' has the shape [-1]; sizes are integers from 0 on");
-  EXPECT_EQ(text_of(safetensors(entry("F32", "[1.0]", "[0,4]"), "abcd")),
-            "offset 8: tensor 'a' has the shape [1.0]; sizes are integers from 0 on");
+  EXPECT_EQ(text_of(safetensors(entry("F33", "[1]", "[0,4]"), "abcd")), "offset 8: tensor 'a' has the unknown dtype 'F33'");
+  EXPECT_EQ(text_of(safetensors(entry("F32", "[-1]", "[0,4]"), "abcd")), "offset 8: tensor 'a' has the shape [-1]; sizes are integers from 0 on");
+  EXPECT_EQ(text_of(safetensors(entry("F32", "[1.0]", "[0,4]"), "abcd")), "offset 8: tensor 'a' has the shape [1.0]; sizes are integers from 0 on");
   EXPECT_EQ(text_of(safetensors(entry("F32", "[18446744073709551615]", "[0,4]"), "abcd")),
             "offset 8: tensor 'a' has the shape [18446744073709551615]; sizes are integers from 0 on");
   EXPECT_EQ(text_of(safetensors(entry("F32", "[1]", "[4,0]"), "abcd")),
             "offset 8: tensor 'a' has the data_offsets [4,0]; they are a begin and an end");
-  EXPECT_EQ(text_of(safetensors(entry("F32", "[1]", "[0]"), "abcd")),
-            "offset 8: tensor 'a' has the data_offsets [0]; they are a begin and an end");
-  EXPECT_EQ(text_of(safetensors(entry("F32", "[2]", "[0,8]"), "abcd")),
-            "offset 8: tensor 'a' ends at byte 8 of the data, which has 4");
-  EXPECT_EQ(text_of(safetensors(entry("F32", "[2]", "[0,4]"), "abcd")),
-            "offset 8: tensor 'a' has 4 bytes; F32 of shape [2] needs 8");
+  EXPECT_EQ(text_of(safetensors(entry("F32", "[1]", "[0]"), "abcd")), "offset 8: tensor 'a' has the data_offsets [0]; they are a begin and an end");
+  EXPECT_EQ(text_of(safetensors(entry("F32", "[2]", "[0,8]"), "abcd")), "offset 8: tensor 'a' ends at byte 8 of the data, which has 4");
+  EXPECT_EQ(text_of(safetensors(entry("F32", "[2]", "[0,4]"), "abcd")), "offset 8: tensor 'a' has 4 bytes; F32 of shape [2] needs 8");
   EXPECT_EQ(text_of(safetensors(entry("F32", "[4294967296,4294967296]", "[0,4]"), "abcd")),
             "offset 8: tensor 'a' has 4 bytes; F32 of shape [4294967296, 4294967296] needs more than there can be");
   EXPECT_EQ(text_of(safetensors(entry("F32", "[1]", "[0,4]"), "abcdef")), "offset 66: 2 bytes after the last tensor");
-  EXPECT_EQ(text_of(safetensors(entry("F32", "[1]", "[2,6]"), "abcdef")),
-            "offset 62: 2 bytes before tensor 'a' belong to none");
+  EXPECT_EQ(text_of(safetensors(entry("F32", "[1]", "[2,6]"), "abcdef")), "offset 62: 2 bytes before tensor 'a' belong to none");
   const auto two = [](std::string_view key, std::string_view range) {
-    return fmt::format(
-        R"({{"a":{{"dtype":"U8","shape":[4],"data_offsets":[0,4]}},"{}":{{"dtype":"U8","shape":[4],"data_offsets":{}}}}})",
-        key, range);
+    return fmt::format(R"({{"a":{{"dtype":"U8","shape":[4],"data_offsets":[0,4]}},"{}":{{"dtype":"U8","shape":[4],"data_offsets":{}}}}})", key,
+                       range);
   };
   EXPECT_THAT(text_of(safetensors(two("b", "[2,6]"), "abcdef")), HasSubstr("tensor 'b' overlaps the one before it"));
   EXPECT_EQ(text_of(safetensors(two("a", "[4,8]"), "abcdefgh")), "offset 8: the header has the key 'a' twice");
@@ -457,8 +436,7 @@ TEST(IoSafetensors, EveryFlippedHeaderByteIsReadOrRefused) {
       bytes[i] = static_cast<char>(bytes[i] ^ flip);
       try {
         const SafetensorsFile file(folder.write("f", bytes));
-        for (const SafetensorsEntry& entry : file.entries())
-          EXPECT_LE(entry.off_bytes + entry.n_bytes, static_cast<int64_t>(bytes.size()));
+        for (const SafetensorsEntry& entry : file.entries()) EXPECT_LE(entry.off_bytes + entry.n_bytes, static_cast<int64_t>(bytes.size()));
       } catch (const Error& e) {
         EXPECT_EQ(e.kind(), ErrorKind::Io) << e.what();
       }
@@ -470,8 +448,7 @@ TEST(IoSafetensors, WhatAHeaderClaimsIsNotAllocated) {
   std::string long_header(8, '\0');
   long_header[4] = 1;  // 4 GiB
   const std::string a = folder.write("a", long_header + "{}");
-  const std::string b = folder.write(
-      "b", safetensors(R"({"a":{"dtype":"F32","shape":[1073741824,4],"data_offsets":[0,17179869184]}})", "x"));
+  const std::string b = folder.write("b", safetensors(R"({"a":{"dtype":"F32","shape":[1073741824,4],"data_offsets":[0,17179869184]}})", "x"));
   for (const std::string& path : {a, b}) expect_refused_with_little_memory([&] { SafetensorsFile file(path); });
 }
 
@@ -480,8 +457,7 @@ TEST(IoSafetensors, WhatAHeaderClaimsIsNotAllocated) {
 TEST(IoPng, ReadsBackAsDrawn) {
   TempFolder folder;
   const std::vector<uint8_t> pixels = {0, 100, 200, 255};
-  const GridImage images[] = {
-      {pixels.data(), "Boot", {0, 255, 0}}, {pixels.data(), "7 (8?)", {255, 0, 0}}, {pixels.data(), "", {}}};
+  const GridImage images[] = {{pixels.data(), "Boot", {0, 255, 0}}, {pixels.data(), "7 (8?)", {255, 0, 0}}, {pixels.data(), "", {}}};
   const Picture picture = make_grid(images, 2, 2, 2, 10);
   write_png(folder.path("p.png"), picture);
 
@@ -501,8 +477,7 @@ TEST(IoPng, TextIsDrawnInsideOnly) {
   picture.draw_text(1, 1, "I", {255, 255, 255});
   std::string rows;
   for (int64_t y = 0; y < picture.height; ++y) {
-    for (int64_t x = 0; x < picture.width; ++x)
-      rows += picture.rgb[static_cast<size_t>(3 * (y * 8 + x))] != 0 ? '#' : '.';
+    for (int64_t x = 0; x < picture.width; ++x) rows += picture.rgb[static_cast<size_t>(3 * (y * 8 + x))] != 0 ? '#' : '.';
     rows += '\n';
   }
   EXPECT_EQ(rows, "........\n..###...\n...#....\n...#....\n...#....\n...#....\n...#....\n..###...\n........\n");

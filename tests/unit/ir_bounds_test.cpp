@@ -27,8 +27,7 @@ struct Generator {
   UOp leaf(int i) {
     const auto sorted = [&](int64_t a, int64_t b) {
       a = wrap_to(dtype, a), b = wrap_to(dtype, b);
-      return UOp::make(Op::Variable, dtype, {},
-                       Arg::list({fmt::format("v{}", i).c_str(), std::min(a, b), std::max(a, b)}));
+      return UOp::make(Op::Variable, dtype, {}, Arg::list({fmt::format("v{}", i).c_str(), std::min(a, b), std::max(a, b)}));
     };
     return sorted(any_int(), any_int());
   }
@@ -38,9 +37,7 @@ struct Generator {
                                   Op::FloorMod, Op::And, Op::Or,  Op::Xor, Op::Shl, Op::Shr,  Op::Pow};
     static constexpr Op kCompare[] = {Op::CmpLt, Op::CmpNe, Op::CmpEq};
     static constexpr Op kBool[] = {Op::And, Op::Or, Op::Xor, Op::Add, Op::Mul, Op::Max, Op::Min};
-    const auto pick = [&](const std::vector<UOp>& from) {
-      return from[static_cast<size_t>(below(static_cast<int64_t>(from.size())))];
-    };
+    const auto pick = [&](const std::vector<UOp>& from) { return from[static_cast<size_t>(below(static_cast<int64_t>(from.size())))]; };
     switch (below(8)) {
       case 0: ints.push_back(UOp::make(Op::Neg, dtype, {pick(ints)})); break;
       case 1: bools.push_back(UOp::make(kCompare[below(3)], DType::Bool, {pick(ints), pick(ints)})); break;
@@ -62,8 +59,7 @@ struct Generator {
 };
 
 TEST(IrBounds, HoldOnRandomExpressions) {
-  const DType types[] = {DType::Int8,  DType::UInt8,  DType::Int32,  DType::UInt32,
-                         DType::Int64, DType::UInt64, DType::WeakInt};
+  const DType types[] = {DType::Int8, DType::UInt8, DType::Int32, DType::UInt32, DType::Int64, DType::UInt64, DType::WeakInt};
   for (int seed = 0; seed < 2000; ++seed) {
     Generator g{std::mt19937_64(static_cast<uint64_t>(seed)), types[seed % 7], {}, {}};
     std::vector<UOp> variables;
@@ -81,9 +77,7 @@ TEST(IrBounds, HoldOnRandomExpressions) {
         Scalar v;
         if (n->op == Op::Variable) {
           const uint64_t width = static_cast<uint64_t>(n->vmax) - static_cast<uint64_t>(n->vmin);
-          const uint64_t step = sample == 0                            ? 0
-                                : sample == 1 || width == ~uint64_t{0} ? width
-                                                                       : g.random() % (width + 1);
+          const uint64_t step = sample == 0 ? 0 : sample == 1 || width == ~uint64_t{0} ? width : g.random() % (width + 1);
           v = Scalar::of(n->dtype, static_cast<int64_t>(static_cast<uint64_t>(n->vmin) + step));
         } else if (n->op == Op::Const) {
           v = scalar_of(UOp(n));
@@ -93,13 +87,8 @@ TEST(IrBounds, HoldOnRandomExpressions) {
           v = eval_scalar(n->op, n->dtype, src);
           if (n->dtype == DType::WeakInt && is_elementwise(n->op) && n->n_src <= 2 && n->op != Op::Cast) {
             const __int128 x = src[0].i, y = n->n_src > 1 ? src[1].i : 0;
-            const __int128 exact = n->op == Op::Add   ? x + y
-                                   : n->op == Op::Sub ? x - y
-                                   : n->op == Op::Mul ? x * y
-                                   : n->op == Op::Neg ? -x
-                                                      : v.i;
-            overflowed |= exact != v.i || n->op == Op::Pow ||
-                          (n->op == Op::Shl && y >= 0 && (y > 62 || (x << y) != v.i)) ||
+            const __int128 exact = n->op == Op::Add ? x + y : n->op == Op::Sub ? x - y : n->op == Op::Mul ? x * y : n->op == Op::Neg ? -x : v.i;
+            overflowed |= exact != v.i || n->op == Op::Pow || (n->op == Op::Shl && y >= 0 && (y > 62 || (x << y) != v.i)) ||
                           (y == -1 && x == std::numeric_limits<int64_t>::min());
           }
         }

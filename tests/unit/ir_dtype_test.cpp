@@ -7,11 +7,10 @@ using namespace whit;
 
 namespace {
 
-constexpr DType kAllTypes[] = {DType::Bool,        DType::WeakInt, DType::Int8,        DType::UInt8,
-                               DType::Int16,       DType::UInt16,  DType::Int32,       DType::UInt32,
-                               DType::Int64,       DType::UInt64,  DType::WeakFloat,   DType::Fp8E4M3,
-                               DType::Fp8E4M3FNUZ, DType::Fp8E5M2, DType::Fp8E5M2FNUZ, DType::Float16,
-                               DType::BFloat16,    DType::Float32, DType::Float64};
+constexpr DType kAllTypes[] = {DType::Bool,      DType::WeakInt,  DType::Int8,        DType::UInt8,   DType::Int16,
+                               DType::UInt16,    DType::Int32,    DType::UInt32,      DType::Int64,   DType::UInt64,
+                               DType::WeakFloat, DType::Fp8E4M3,  DType::Fp8E4M3FNUZ, DType::Fp8E5M2, DType::Fp8E5M2FNUZ,
+                               DType::Float16,   DType::BFloat16, DType::Float32,     DType::Float64};
 
 TEST(IrDType, PromotionFacts) {
   using enum DType;

@@ -49,8 +49,7 @@ std::vector<double> all_values(const Format& f) {
   const int top = (1 << f.exponent_bits) - 1;
   for (int e = 0; e <= top; ++e)
     for (int m = 0; m < (e == top ? f.n_top : 1 << f.mantissa_bits); ++m)
-      out.push_back(e == 0 ? std::ldexp(m, 1 - f.bias - f.mantissa_bits)
-                           : std::ldexp((1 << f.mantissa_bits) + m, e - f.bias - f.mantissa_bits));
+      out.push_back(e == 0 ? std::ldexp(m, 1 - f.bias - f.mantissa_bits) : std::ldexp((1 << f.mantissa_bits) + m, e - f.bias - f.mantissa_bits));
   return out;
 }
 
@@ -101,8 +100,7 @@ TEST(IrEvalRounding, BitsOfEveryValue) {
 TEST(IrEvalRounding, Infinities) {
   EXPECT_EQ(round_to(DType::Float16, kInf), kInf);
   EXPECT_EQ(round_to(DType::Fp8E5M2, -kInf), -kInf);
-  for (const DType dt : {DType::Fp8E4M3, DType::Fp8E4M3FNUZ, DType::Fp8E5M2FNUZ})
-    EXPECT_TRUE(std::isnan(round_to(dt, kInf))) << name(dt);
+  for (const DType dt : {DType::Fp8E4M3, DType::Fp8E4M3FNUZ, DType::Fp8E5M2FNUZ}) EXPECT_TRUE(std::isnan(round_to(dt, kInf))) << name(dt);
   const auto bits = [](DType dt, double v) {
     uint8_t b = 0;
     write_element(dt, &b, 0, Scalar::of(dt, v));
@@ -258,8 +256,7 @@ TEST(IrEvalBool, AddIsOrMulIsAnd) {
 TEST(IrEvalInt, Threefry) {
   // Known answers of the Random123 library for threefry2x32 with 20 rounds.
   const auto run = [](uint64_t counter, uint64_t key) {
-    const Scalar src[] = {Scalar::of(DType::UInt64, static_cast<int64_t>(counter)),
-                          Scalar::of(DType::UInt64, static_cast<int64_t>(key))};
+    const Scalar src[] = {Scalar::of(DType::UInt64, static_cast<int64_t>(counter)), Scalar::of(DType::UInt64, static_cast<int64_t>(key))};
     return static_cast<uint64_t>(eval_scalar(Op::Threefry, DType::UInt64, src).i);
   };
   EXPECT_EQ(run(0, 0), 0x99BA4EFE6B200159u);

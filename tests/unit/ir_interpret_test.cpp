@@ -12,9 +12,7 @@ using namespace whit;
 
 namespace {
 
-UOp dims_param(int64_t slot, DType dtype, std::initializer_list<int64_t> dims) {
-  return param(slot, dtype, std::vector<int64_t>(dims));
-}
+UOp dims_param(int64_t slot, DType dtype, std::initializer_list<int64_t> dims) { return param(slot, dtype, std::vector<int64_t>(dims)); }
 
 std::vector<double> values(const HostTensor& t) {
   std::vector<double> out;
@@ -45,8 +43,7 @@ TEST_F(IrInterpretTensor, MovementOps) {
   EXPECT_EQ(eval(pad(shrink(x, Dims{1, 2, 0, 2}), Dims{1, 0, 0, 1})), (Doubles{0, 0, 0, 4, 5, 0}));
   EXPECT_EQ(eval(reshape(permute(x, Dims{1, 0}), Dims{2, 6})), (Doubles{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11}));
   EXPECT_EQ(eval(expand(reshape(shrink(x, Dims{0, 1, 1, 3}), Dims{2, 1}), Dims{2, 2})), (Doubles{1, 1, 2, 2}));
-  EXPECT_EQ(eval(UOp::make(Op::Stack, DType::Float32, {shrink(x, Dims{0, 1, 0, 2}), shrink(x, Dims{2, 3, 0, 2})})),
-            (Doubles{0, 1, 8, 9}));
+  EXPECT_EQ(eval(UOp::make(Op::Stack, DType::Float32, {shrink(x, Dims{0, 1, 0, 2}), shrink(x, Dims{2, 3, 0, 2})})), (Doubles{0, 1, 8, 9}));
 }
 
 TEST_F(IrInterpretTensor, WindowAndItsTranspose) {
@@ -71,10 +68,8 @@ TEST_F(IrInterpretTensor, ReducesInDoubleAndRoundsOnce) {
 }
 
 TEST_F(IrInterpretTensor, ElementwiseSpreadsScalars) {
-  EXPECT_EQ(eval(shrink(x * constant(DType::Float32, 2.0) + constant(DType::Float32, 1.0), Dims{0, 1, 0, 4})),
-            (Doubles{1, 3, 5, 7}));
-  EXPECT_EQ(eval(cast(shrink(lt(x, constant(DType::Float32, 2.0)), Dims{0, 1, 0, 4}), DType::Int8)),
-            (Doubles{1, 1, 0, 0}));
+  EXPECT_EQ(eval(shrink(x * constant(DType::Float32, 2.0) + constant(DType::Float32, 1.0), Dims{0, 1, 0, 4})), (Doubles{1, 3, 5, 7}));
+  EXPECT_EQ(eval(cast(shrink(lt(x, constant(DType::Float32, 2.0)), Dims{0, 1, 0, 4}), DType::Int8)), (Doubles{1, 1, 0, 0}));
 }
 
 TEST_F(IrInterpretTensor, GatherAndScatter) {
@@ -91,8 +86,7 @@ TEST_F(IrInterpretTensor, GatherAndScatter) {
 }
 
 TEST_F(IrInterpretTensor, BitcastRescalesTheLastAxis) {
-  EXPECT_EQ(eval(UOp::make(Op::Bitcast, DType::UInt32, {shrink(x, Dims{0, 1, 1, 3})})),
-            (Doubles{0x3F800000, 0x40000000}));
+  EXPECT_EQ(eval(UOp::make(Op::Bitcast, DType::UInt32, {shrink(x, Dims{0, 1, 1, 3})})), (Doubles{0x3F800000, 0x40000000}));
   const HostTensor bytes = evaluate_tensor(UOp::make(Op::Bitcast, DType::UInt8, {shrink(x, Dims{0, 1, 1, 3})}), inputs);
   EXPECT_EQ(bytes.shape, (Shape{1, 8}));
   EXPECT_EQ(values(bytes), (Doubles{0, 0, 0x80, 0x3F, 0, 0, 0, 0x40}));
@@ -107,8 +101,7 @@ TEST(IrInterpretState, StoresThroughViewsAreSeenByAfter) {
   // The value reads the old content of what it overwrites.
   const UOp put = store(column, flip(column, Dims{0}) * constant(DType::Int32, 10));
   const UOp state = UOp::make(Op::After, DType::Int32, {b, put});
-  const UOp again =
-      UOp::make(Op::After, DType::Int32, {state, store(shrink(state, Dims{0, 1}), constant(DType::Int32, 7))});
+  const UOp again = UOp::make(Op::After, DType::Int32, {state, store(shrink(state, Dims{0, 1}), constant(DType::Int32, 7))});
   const UOp roots[] = {again, state, b};
   const auto out = evaluate_tensor(roots, inputs);
   EXPECT_EQ(values(out[0]), (Doubles{7, 50, 3, 4, 20, 6}));
@@ -126,8 +119,7 @@ TEST(IrInterpretState, AComputedValueThatIsStoredIntoHasMemoryOfItsOwn) {
   const UOp put = store(shrink(x, Dims{1, 3}), shrink(b, Dims{0, 2}));
   const UOp state = UOp::make(Op::After, DType::Int32, {x, put});
   const UOp zeros = broadcast_scalar(constant(DType::Int32, 0), Dims{3});
-  const UOp later =
-      UOp::make(Op::After, DType::Int32, {zeros, store(shrink(zeros, Dims{2, 3}), constant(DType::Int32, 5))});
+  const UOp later = UOp::make(Op::After, DType::Int32, {zeros, store(shrink(zeros, Dims{2, 3}), constant(DType::Int32, 5))});
   const UOp roots[] = {state, x, later, zeros};
   const auto out = evaluate_tensor(roots, inputs);
   EXPECT_EQ(values(out[0]), (Doubles{10, 1, 2, 40}));
@@ -174,11 +166,8 @@ TEST(IrInterpretTensorErrors, Texts) {
     return "";
   };
   EXPECT_NE(message(dims_param(3, DType::Int32, {2})).find("PARAM 3 has no memory"), std::string::npos);
-  EXPECT_NE(message(range(3, 0, AxisType::Weak)).find("RANGE cannot be evaluated in a tensor graph"),
-            std::string::npos);
-  EXPECT_NE(
-      message(UOp::make(Op::Variable, DType::WeakInt, {}, Arg::list({"n", 1, 5}))).find("variable n has no value"),
-      std::string::npos);
+  EXPECT_NE(message(range(3, 0, AxisType::Weak)).find("RANGE cannot be evaluated in a tensor graph"), std::string::npos);
+  EXPECT_NE(message(UOp::make(Op::Variable, DType::WeakInt, {}, Arg::list({"n", 1, 5}))).find("variable n has no value"), std::string::npos);
 }
 
 TEST(IrInterpretTensor100k, DeepChain) {
@@ -269,12 +258,10 @@ TEST(IrInterpretKernel, AnIndexOutsideIsAnError) {
   const UOp loops[] = {i};
   void* buffers[] = {out.data()};
   try {
-    evaluate_kernel(UOp::make(Op::Sink, DType::Void, {end(store(index(to, i), constant(DType::Float32, 1.0)), loops)}),
-                    buffers);
+    evaluate_kernel(UOp::make(Op::Sink, DType::Void, {end(store(index(to, i), constant(DType::Float32, 1.0)), loops)}), buffers);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("STORE at index 3 of buffer 0, which has 3 elements"), std::string::npos)
-        << e.what();
+    EXPECT_NE(std::string(e.what()).find("STORE at index 3 of buffer 0, which has 3 elements"), std::string::npos) << e.what();
   }
 }
 

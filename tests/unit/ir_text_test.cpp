@@ -66,8 +66,7 @@ TEST(IrText, ArgumentsOfEveryKind) {
       {Arg(std::span<const int64_t>(ints)), "[1, -2, -9223372036854775808]"},
       {Arg(std::span<const int64_t>()), "[]"},
       {Arg::list({}), "{}"},
-      {Arg::list({1, "a", Arg(), Arg::list({2.0}), Arg(std::span<const int64_t>(ints, 1))}),
-       "{1, \"a\", None, {2.0}, [1]}"}};
+      {Arg::list({1, "a", Arg(), Arg::list({2.0}), Arg(std::span<const int64_t>(ints, 1))}), "{1, \"a\", None, {2.0}, [1]}"}};
   for (const auto& [arg, text] : kCases) {
     EXPECT_EQ(to_text(arg), text);
     const UOp u = UOp::make(Op::Sink, DType::Void, {}, arg);
@@ -99,41 +98,29 @@ TEST(IrText, BuffersAreRenumberedAndParsedFresh) {
 }
 
 TEST(IrText, WordsCommentsAndBlankLines) {
-  const UOp u =
-      parse_text("; a graph\n\n  %x = VARIABLE int32 {\"x\", 0, 5} ; its comment\r\n%sum=ADD int32(%x,%x)\n\n");
+  const UOp u = parse_text("; a graph\n\n  %x = VARIABLE int32 {\"x\", 0, 5} ; its comment\r\n%sum=ADD int32(%x,%x)\n\n");
   EXPECT_EQ(u.op(), Op::Add);
   EXPECT_EQ(u.vmax(), 10);
 }
 
 TEST(IrText, ErrorsNameThePlaceAndWhatWasExpected) {
-  EXPECT_EQ(error_of(""),
-            "[ir text] line 1, column 1: expected a node such as '%0 = CONST int32 1', the text has none");
-  EXPECT_EQ(error_of("%0 = FLOORDVI int32"),
-            "[ir text] line 1, column 6: expected an op such as ADD, got 'FLOORDVI'; did you mean FLOORDIV?");
-  EXPECT_EQ(error_of("%0 = CONST int33 1"),
-            "[ir text] line 1, column 12: expected a dtype such as float32, got 'int33'; did you mean int32?");
-  EXPECT_EQ(error_of("%0 = CONST int32 1\n%1 = NEG int32 (%7)"),
-            "[ir text] line 2, column 17: %7 is not defined above");
+  EXPECT_EQ(error_of(""), "[ir text] line 1, column 1: expected a node such as '%0 = CONST int32 1', the text has none");
+  EXPECT_EQ(error_of("%0 = FLOORDVI int32"), "[ir text] line 1, column 6: expected an op such as ADD, got 'FLOORDVI'; did you mean FLOORDIV?");
+  EXPECT_EQ(error_of("%0 = CONST int33 1"), "[ir text] line 1, column 12: expected a dtype such as float32, got 'int33'; did you mean int32?");
+  EXPECT_EQ(error_of("%0 = CONST int32 1\n%1 = NEG int32 (%7)"), "[ir text] line 2, column 17: %7 is not defined above");
   EXPECT_EQ(error_of("%0 = CONST int32 1\n  %0 = CONST int32 2"), "[ir text] line 2, column 3: %0 is defined twice");
   EXPECT_EQ(error_of("%0 CONST"), "[ir text] line 1, column 4: expected '=' after the node's name, got 'CONST'");
   EXPECT_EQ(error_of("%0 = CONST int32 \"a"), "[ir text] line 1, column 18: expected a closing '\"' for this text");
   EXPECT_EQ(error_of("%0 = CONST int32 {1 2}"), "[ir text] line 1, column 21: expected ',' or '}' in a list, got '2'");
   EXPECT_EQ(error_of("%0 = SINK void [1, 2.5]"), "[ir text] line 1, column 20: expected an integer in [..], got '2'");
-  EXPECT_EQ(error_of("%0 = CONST int32 99999999999999999999"),
-            "[ir text] line 1, column 18: expected an integer of 64 bits, got a larger one");
-  EXPECT_EQ(error_of("%0 = CONST int32 1 1"),
-            "[ir text] line 1, column 20: expected the end of the line after the node");
-  EXPECT_EQ(
-      error_of("%0 = CONST int32 maybe"),
-      "[ir text] line 1, column 18: expected an argument such as 1, 1.5, \"text\", [1, 2] or {1, \"a\"}, got 'maybe'");
-  EXPECT_EQ(error_of("%0 = CONST float32 1"),
-            "[ir text] line 1, column 1: CONST float32 with an argument of another kind");
-  EXPECT_EQ(error_of("%0 = PARAM float32 [0, 2]\n%1 = RESHAPE float32 (%0) [3]"),
-            "[ir text] line 2, column 1: RESHAPE of (2,) to (3,)");
-  EXPECT_EQ(error_of("%0 = REDUCE float32 {\"add\"}"),
-            "[ir text] line 1, column 1: REDUCE takes 1 or more sources, got 0");
-  EXPECT_EQ(error_of("%0 = SINK void \"\\q\""),
-            "[ir text] line 1, column 17: expected one of the escapes \\\" \\\\ \\n \\t \\xNN");
+  EXPECT_EQ(error_of("%0 = CONST int32 99999999999999999999"), "[ir text] line 1, column 18: expected an integer of 64 bits, got a larger one");
+  EXPECT_EQ(error_of("%0 = CONST int32 1 1"), "[ir text] line 1, column 20: expected the end of the line after the node");
+  EXPECT_EQ(error_of("%0 = CONST int32 maybe"),
+            "[ir text] line 1, column 18: expected an argument such as 1, 1.5, \"text\", [1, 2] or {1, \"a\"}, got 'maybe'");
+  EXPECT_EQ(error_of("%0 = CONST float32 1"), "[ir text] line 1, column 1: CONST float32 with an argument of another kind");
+  EXPECT_EQ(error_of("%0 = PARAM float32 [0, 2]\n%1 = RESHAPE float32 (%0) [3]"), "[ir text] line 2, column 1: RESHAPE of (2,) to (3,)");
+  EXPECT_EQ(error_of("%0 = REDUCE float32 {\"add\"}"), "[ir text] line 1, column 1: REDUCE takes 1 or more sources, got 0");
+  EXPECT_EQ(error_of("%0 = SINK void \"\\q\""), "[ir text] line 1, column 17: expected one of the escapes \\\" \\\\ \\n \\t \\xNN");
 }
 
 // ---- fuzz
@@ -181,18 +168,15 @@ struct Generator {
         }
         case 2: {
           const UOp x = pick();
-          if (x.shape().size() == 2)
-            nodes.push_back(UOp::make(Op::Flip, x.dtype(), {x}, Dims{static_cast<int64_t>(below(2))}));
+          if (x.shape().size() == 2) nodes.push_back(UOp::make(Op::Flip, x.dtype(), {x}, Dims{static_cast<int64_t>(below(2))}));
           break;
         }
         case 3:
-          nodes.push_back(range(static_cast<int64_t>(below(100)), static_cast<int64_t>(below(9)),
-                                static_cast<AxisType>(below(kNumAxisTypes))));
+          nodes.push_back(range(static_cast<int64_t>(below(100)), static_cast<int64_t>(below(9)), static_cast<AxisType>(below(kNumAxisTypes))));
           break;
         default: {
           const UOp x = pick(), y = pick();
-          if (x.shape().empty() || y.shape().empty() || x.shape() == y.shape())
-            nodes.push_back(UOp::make(Op::Mul, x.dtype(), {x, y}));
+          if (x.shape().empty() || y.shape().empty() || x.shape() == y.shape()) nodes.push_back(UOp::make(Op::Mul, x.dtype(), {x, y}));
         }
       }
     }

@@ -31,8 +31,7 @@ struct CompiledKernel {
 };
 
 /// `renderer` is "llvm" or "c"; `arch` must be one that this machine can run.
-inline CompiledKernel compile_kernel(const UOp& program, const std::string& renderer,
-                                     const std::string& arch = host_cpu_arch()) {
+inline CompiledKernel compile_kernel(const UOp& program, const std::string& renderer, const std::string& arch = host_cpu_arch()) {
   static std::map<std::string, std::shared_ptr<Compiler>> compilers;
   std::shared_ptr<Compiler>& compiler = compilers[renderer + arch];
   if (!compiler) compiler = renderer == "llvm" ? make_llvm_compiler(arch) : make_c_compiler(arch);
@@ -53,9 +52,7 @@ class Program {
   UOp range(int64_t size, AxisType type) { return add(whit::range(size, n_ranges_++, type)); }
   void end(const UOp& r) { add(UOp::make(Op::EndRange, DType::Void, {r})); }
   UOp alu(Op op, std::initializer_list<UOp> src) { return add(whit::alu(op, src)); }
-  UOp load(const UOp& at, int64_t lanes = 0) {
-    return add(lanes ? UOp::make(Op::Load, at.dtype(), {at}, Arg(lanes)) : whit::load(at));
-  }
+  UOp load(const UOp& at, int64_t lanes = 0) { return add(lanes ? UOp::make(Op::Load, at.dtype(), {at}, Arg(lanes)) : whit::load(at)); }
   void store(const UOp& at, const UOp& value) { add(whit::store(at, value)); }
   /// All elementwise nodes below `value` that are not in the list yet, in an order that works.
   UOp add_tree(const UOp& value) {

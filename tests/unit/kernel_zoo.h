@@ -6,16 +6,10 @@
 
 namespace whit::zoo {
 
-inline UOp buffer(int64_t slot, int64_t n, DType dt = DType::Float32) {
-  return param(slot, dt, std::vector<int64_t>{n});
-}
+inline UOp buffer(int64_t slot, int64_t n, DType dt = DType::Float32) { return param(slot, dt, std::vector<int64_t>{n}); }
 inline UOp at(const UOp& b, const UOp& i, const UOp& gate = {}) { return load(index(b, i, gate)); }
-inline UOp put(const UOp& b, const UOp& i, const UOp& v, const std::vector<UOp>& ranges) {
-  return end(store(index(b, i), v), ranges);
-}
-inline UOp sink(const std::vector<UOp>& ends) {
-  return UOp::make(Op::Sink, DType::Void, ends, Arg::list({Arg("kernel")}));
-}
+inline UOp put(const UOp& b, const UOp& i, const UOp& v, const std::vector<UOp>& ranges) { return end(store(index(b, i), v), ranges); }
+inline UOp sink(const std::vector<UOp>& ends) { return UOp::make(Op::Sink, DType::Void, ends, Arg::list({Arg("kernel")})); }
 inline UOp f32(double v) { return constant(DType::Float32, v); }
 inline UOp relu(const UOp& x) { return alu(Op::Max, {x, f32(0)}); }
 
@@ -56,8 +50,7 @@ struct ConvShape {
   int64_t n_w() const { return co * ci * kh * kw; }
   int64_t n_out() const { return b * co * oh() * ow(); }
 };
-inline UOp padded(const UOp& buf, const ConvShape& s, const UOp& b, const UOp& c, int64_t n_c, const UOp& y,
-                  const UOp& x) {
+inline UOp padded(const UOp& buf, const ConvShape& s, const UOp& b, const UOp& c, int64_t n_c, const UOp& y, const UOp& x) {
   UOp gate;
   if (s.pad) gate = ge(y, s.pad) & lt(y, s.h + s.pad) & ge(x, s.pad) & lt(x, s.w + s.pad);
   return at(buf, ((b * n_c + c) * s.h + (y - s.pad)) * s.w + (x - s.pad), gate);
@@ -81,8 +74,7 @@ inline UOp conv_data_gradient(const ConvShape& s) {
   const UOp inside = ge(gy, 0) & lt(gy, s.oh()) & ge(gx, 0) & lt(gx, s.ow());
   const UOp g = at(buffer(1, s.n_out()), ((b * s.co + co) * s.oh() + gy) * s.ow() + gx, inside);
   const UOp w = at(buffer(2, s.n_w()), ((co * s.ci + ci) * s.kh + ky) * s.kw + kx);
-  return sink({put(buffer(0, s.n_x()), ((b * s.ci + ci) * s.h + y) * s.w + x,
-                   sum_over(where(inside, g * w, f32(0)), {ky, kx, co}), {b, ci, y, x})});
+  return sink({put(buffer(0, s.n_x()), ((b * s.ci + ci) * s.h + y) * s.w + x, sum_over(where(inside, g * w, f32(0)), {ky, kx, co}), {b, ci, y, x})});
 }
 inline UOp conv_weight_gradient(const ConvShape& s) {
   Ranges r;
@@ -90,8 +82,7 @@ inline UOp conv_weight_gradient(const ConvShape& s) {
   const UOp b = r.sum(s.b), y = r.sum(s.oh()), x = r.sum(s.ow());
   const UOp g = at(buffer(1, s.n_out()), ((b * s.co + co) * s.oh() + y) * s.ow() + x);
   const UOp in = padded(buffer(2, s.n_x()), s, b, ci, s.ci, y + ky, x + kx);
-  return sink({put(buffer(0, s.n_w()), ((co * s.ci + ci) * s.kh + ky) * s.kw + kx, sum_over(in * g, {b, y, x}),
-                   {co, ci, ky, kx})});
+  return sink({put(buffer(0, s.n_w()), ((co * s.ci + ci) * s.kh + ky) * s.kw + kx, sum_over(in * g, {b, y, x}), {co, ci, ky, kx})});
 }
 
 inline UOp softmax(int64_t rows, int64_t n) {
@@ -99,8 +90,7 @@ inline UOp softmax(int64_t rows, int64_t n) {
   const UOp i = r.out(rows), j = r.out(n), p = r.sum(n), q = r.sum(n);
   const UOp x = buffer(1, rows * n);
   auto e = [&](const UOp& at_) {
-    return alu(Op::Exp2,
-               {(at(x, i * n + at_) - reduce(at(x, i * n + p), "max", std::vector<UOp>{p})) * f32(1.4426950408889634)});
+    return alu(Op::Exp2, {(at(x, i * n + at_) - reduce(at(x, i * n + p), "max", std::vector<UOp>{p})) * f32(1.4426950408889634)});
   };
   return sink({put(buffer(0, rows * n), i * n + j, e(j) * alu(Op::Recip, {sum_over(e(q), {q})}), {i, j})});
 }
@@ -128,10 +118,8 @@ inline UOp column_sums(int64_t m, int64_t n) {
 inline UOp max_pool(int64_t planes, int64_t h, int64_t w) {
   Ranges r;
   const UOp b = r.out(planes), y = r.out(h / 2), x = r.out(w / 2), i = r.sum(2), j = r.sum(2);
-  return sink(
-      {put(buffer(0, planes * (h / 2) * (w / 2)), (b * (h / 2) + y) * (w / 2) + x,
-           reduce(at(buffer(1, planes * h * w), (b * h + y * 2 + i) * w + x * 2 + j), "max", std::vector<UOp>{i, j}),
-           {b, y, x})});
+  return sink({put(buffer(0, planes * (h / 2) * (w / 2)), (b * (h / 2) + y) * (w / 2) + x,
+                   reduce(at(buffer(1, planes * h * w), (b * h + y * 2 + i) * w + x * 2 + j), "max", std::vector<UOp>{i, j}), {b, y, x})});
 }
 inline UOp elementwise(int64_t m, int64_t n) {
   Ranges r;

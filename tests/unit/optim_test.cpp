@@ -114,8 +114,7 @@ TEST(LrScheduler, PlansFollowTheirFormulas) {
               [](int n) {
                 return 0.4 * std::pow(0.5, n < 2 ? 0 : n < 3 ? 1 : n < 6 ? 3 : 4);
               });
-  expect_plan([](nn::Optimizer& o) { return nn::CosineAnnealingLR(o, 5, 0.1); },
-              [](int n) { return cosine(0.4, 0.1, n / 5.0); });
+  expect_plan([](nn::Optimizer& o) { return nn::CosineAnnealingLR(o, 5, 0.1); }, [](int n) { return cosine(0.4, 0.1, n / 5.0); });
   expect_plan([](nn::Optimizer& o) { return nn::CosineAnnealingLRWithWarmup(o, 0.8, 0.2, 3, 4); },
               [](int n) { return n < 3 ? 0.8 * (n + 1) / 3 : cosine(0.8, 0.2, (n - 2) / 4.0); });
   for (const bool c : {false, true})

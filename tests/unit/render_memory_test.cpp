@@ -152,13 +152,11 @@ TEST_P(RenderMemory, FoldsVecsAndLanes) {
       v = p.load(acc);
     }
     int64_t o = 0;
-    for (const char* m : {"add", "mul", "max", "min"})
-      p.store(index(out, idx(o++)), p.add(UOp::make(Op::Fold, DType::Float32, {v}, Arg(m))));
+    for (const char* m : {"add", "mul", "max", "min"}) p.store(index(out, idx(o++)), p.add(UOp::make(Op::Fold, DType::Float32, {v}, Arg(m))));
     const UOp last = p.add(UOp::make(Op::Lane, DType::Float32, {v}, Arg(lanes - 1)));
     const UOp first = p.add(UOp::make(Op::Lane, DType::Float32, {v}, Arg(0)));
     const UOp pair = p.add(UOp::make(Op::Vec, DType::Float32, {last, first}));
-    p.store(index(out, idx(4)),
-            p.add(UOp::make(Op::Fold, DType::Float32, {p.alu(Op::Sub, {pair, first})}, Arg("add"))));
+    p.store(index(out, idx(4)), p.add(UOp::make(Op::Fold, DType::Float32, {p.alu(Op::Sub, {pair, first})}, Arg("add"))));
     p.end(r);
     std::vector<float> x(static_cast<size_t>(lanes)), y(5);
     for (size_t i = 0; i < x.size(); ++i) x[i] = 1.0f / static_cast<float>(i + 3);
@@ -235,8 +233,7 @@ TEST(Render, RefusesWhatIsNoProgram) {
   EXPECT_THROW(renderer_by_name("fortran"), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, RenderMemory, ::testing::ValuesIn(testing::renderers()),
-                         [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Cpu, RenderMemory, ::testing::ValuesIn(testing::renderers()), [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace whit

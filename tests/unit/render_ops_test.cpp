@@ -24,14 +24,13 @@ std::vector<char> make_input(DType dt, uint64_t seed) {
   const int n_bytes = whit::n_bytes(dt);
   std::vector<Scalar> special;
   if (is_float(dt)) {
-    for (const double v : {0.0, 1.0, 0.5, 1.5, 2.5, 3.0, 127.5, 255.0, 1e-40, 65504.0, 1e9, 3e9, 1e10, 9.3e18, 2e19,
-                           1e38, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+    for (const double v : {0.0, 1.0, 0.5, 1.5, 2.5, 3.0, 127.5, 255.0, 1e-40, 65504.0, 1e9, 3e9, 1e10, 9.3e18, 2e19, 1e38,
+                           std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
       for (const double sign : {1.0, -1.0}) special.push_back(Scalar::of(dt, sign * v));
   } else {
     for (const int64_t v : {0, 1, 2, 3, 7, 8, 31, 32, 63, 64, 100})
       for (const int64_t sign : {1, -1}) special.push_back(Scalar::of(dt, sign * v));
-    for (const int64_t v : {int_min(dt), int_max(dt), int_min(dt) + 1, int_max(dt) - 1})
-      special.push_back(Scalar::of(dt, v));
+    for (const int64_t v : {int_min(dt), int_max(dt), int_min(dt) + 1, int_max(dt) - 1}) special.push_back(Scalar::of(dt, v));
   }
   std::vector<char> out(static_cast<size_t>(kElems * n_bytes));
   std::mt19937_64 random(seed);
@@ -65,8 +64,7 @@ std::vector<Case> cases_of(DType dt) {
     if (number)
       for (const Op op : {Op::Recip, Op::Sqrt, Op::Trunc}) cases.push_back({op, dt, 1});
     for (const Op op : {Op::Add, Op::Mul, Op::Max, Op::Min, Op::Sub, Op::Cmod}) cases.push_back({op, dt, 2});
-    if (number)
-      cases.push_back({Op::Fdiv, dt, 2});
+    if (number) cases.push_back({Op::Fdiv, dt, 2});
     else
       for (const Op op : {Op::Cdiv, Op::And, Op::Or, Op::Xor, Op::Shl, Op::Shr}) cases.push_back({op, dt, 2});
     for (const Op op : {Op::CmpLt, Op::CmpNe, Op::CmpEq}) cases.push_back({op, DType::Bool, 2});
@@ -111,8 +109,7 @@ UOp make_program(DType dt, int64_t lanes, const std::vector<Case>& cases) {
 
 bool both_nan(const Scalar& a, const Scalar& b) { return is_float(a.dtype) && std::isnan(a.f) && std::isnan(b.f); }
 
-std::vector<std::vector<char>> run(const CompiledKernel& k, std::vector<std::vector<char>> inputs,
-                                   const std::vector<Case>& cases, int64_t lanes) {
+std::vector<std::vector<char>> run(const CompiledKernel& k, std::vector<std::vector<char>> inputs, const std::vector<Case>& cases, int64_t lanes) {
   std::vector<void*> pointers;
   for (auto& in : inputs) pointers.push_back(in.data());
   std::vector<std::vector<char>> outs;
@@ -126,17 +123,16 @@ std::vector<std::vector<char>> run(const CompiledKernel& k, std::vector<std::vec
 
 class RenderOps : public ::testing::TestWithParam<DType> {};
 
-void check_outputs(const std::vector<Case>& cases, DType dt, const std::vector<std::vector<char>>& in,
-                   const std::vector<std::vector<char>>& outs, const std::string& where) {
+void check_outputs(const std::vector<Case>& cases, DType dt, const std::vector<std::vector<char>>& in, const std::vector<std::vector<char>>& outs,
+                   const std::string& where) {
   for (size_t c = 0; c < cases.size(); ++c) {
     int n_wrong = 0;
     for (int64_t i = 0; i < kElems && n_wrong < 3; ++i) {
       Scalar s[4];
       for (size_t j = 0; j < 4; ++j) s[j] = read_element(j == 3 ? DType::Bool : dt, in[j].data(), i);
       const Scalar args_where[] = {s[3], s[0], s[1]};
-      const std::span<const Scalar> args = cases[c].op == Op::Where
-                                               ? std::span<const Scalar>(args_where)
-                                               : std::span<const Scalar>(s, static_cast<size_t>(cases[c].arity));
+      const std::span<const Scalar> args =
+          cases[c].op == Op::Where ? std::span<const Scalar>(args_where) : std::span<const Scalar>(s, static_cast<size_t>(cases[c].arity));
       const Scalar want = eval_scalar(cases[c].op, cases[c].out, args);
       const Scalar got = read_element(cases[c].out, outs[c].data(), i);
       char bytes[8];
@@ -144,9 +140,9 @@ void check_outputs(const std::vector<Case>& cases, DType dt, const std::vector<s
       const auto size = static_cast<size_t>(n_bytes(cases[c].out));
       if (std::memcmp(bytes, outs[c].data() + static_cast<size_t>(i) * size, size) != 0 && !both_nan(got, want)) {
         ++n_wrong;
-        ADD_FAILURE() << name(cases[c].op) << " " << name(dt) << " to " << name(cases[c].out) << where << ": x "
-                      << s[0].as_double() << " y " << s[1].as_double() << " z " << s[2].as_double() << " cond "
-                      << s[3].i << ": " << got.as_double() << ", not " << want.as_double();
+        ADD_FAILURE() << name(cases[c].op) << " " << name(dt) << " to " << name(cases[c].out) << where << ": x " << s[0].as_double() << " y "
+                      << s[1].as_double() << " z " << s[2].as_double() << " cond " << s[3].i << ": " << got.as_double() << ", not "
+                      << want.as_double();
       }
     }
   }
@@ -155,8 +151,7 @@ void check_outputs(const std::vector<Case>& cases, DType dt, const std::vector<s
 TEST_P(RenderOps, EveryOpIsItsSemantics) {
   const DType dt = GetParam();
   const std::vector<Case> cases = cases_of(dt);
-  const std::vector<std::vector<char>> in = {make_input(dt, 1), make_input(dt, 2), make_input(dt, 3),
-                                             make_input(DType::Bool, 4)};
+  const std::vector<std::vector<char>> in = {make_input(dt, 1), make_input(dt, 2), make_input(dt, 3), make_input(DType::Bool, 4)};
   for (const int64_t lanes : {0, 4, 8, 16}) {
     for (const std::string& renderer : testing::renderers()) {
       if (renderer == "c" && lanes == 4) continue;
@@ -171,8 +166,7 @@ TEST_P(RenderOps, EveryOpIsItsSemantics) {
 TEST_P(RenderOps, OlderMachinesHaveTheSameBits) {
   const DType dt = GetParam();
   const std::vector<Case> cases = cases_of(dt);
-  const std::vector<std::vector<char>> in = {make_input(dt, 1), make_input(dt, 2), make_input(dt, 3),
-                                             make_input(DType::Bool, 4)};
+  const std::vector<std::vector<char>> in = {make_input(dt, 1), make_input(dt, 2), make_input(dt, 3), make_input(DType::Bool, 4)};
   for (const char* arch : {"x86_64,x86-64", "x86_64,haswell"}) {
     if (std::string_view(arch).ends_with("haswell") && !__builtin_cpu_supports("avx2")) continue;
     for (const int64_t lanes : {0, 8}) {
@@ -183,8 +177,7 @@ TEST_P(RenderOps, OlderMachinesHaveTheSameBits) {
 }
 #endif
 
-INSTANTIATE_TEST_SUITE_P(AllDtypes, RenderOps, ::testing::ValuesIn(kStored),
-                         [](const auto& i) { return std::string(name(i.param)); });
+INSTANTIATE_TEST_SUITE_P(AllDtypes, RenderOps, ::testing::ValuesIn(kStored), [](const auto& i) { return std::string(name(i.param)); });
 
 }  // namespace
 }  // namespace whit

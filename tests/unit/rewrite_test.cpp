@@ -94,8 +94,7 @@ TEST(Rewrite, SetsAreChecked) {
   const Pat deep = (f + g) * (f + g);
   EXPECT_THAT(error_of([&] { return deep + deep; }), HasSubstr("more than 12 nodes"));
   // A condition or a function may decline: what follows is not hidden.
-  static const Rule fine[] = {rule("general", f + g, f, [](const Match&) { return false; }),
-                              rule("special", f + 1.0, f)};
+  static const Rule fine[] = {rule("general", f + g, f, [](const Match&) { return false; }), rule("special", f + 1.0, f)};
   EXPECT_EQ(RuleSet("test", fine).rewrite(value(0) + number(1)), value(0));
 }
 
@@ -106,8 +105,7 @@ TEST(Rewrite, CirclesAreNamed) {
             "[rewrite] pass 'demo' goes in circles at ADD; rules: test/to-mul, test/to-add");
   static constexpr Rule kGrowth[] = {rule("grow", f + g, (f + g) * g), rule("again", (f + g) * g, (f - g) + g)};
   const FlagScope flags("REWRITE_STACK_LIMIT", int64_t{500});
-  EXPECT_THAT(error_of([&] { graph_rewrite(value(0) + value(1), RuleSet("test", kGrowth), {.name = "demo"}); }),
-              HasSubstr("[rewrite] pass 'demo' "));
+  EXPECT_THAT(error_of([&] { graph_rewrite(value(0) + value(1), RuleSet("test", kGrowth), {.name = "demo"}); }), HasSubstr("[rewrite] pass 'demo' "));
 }
 
 TEST(Rewrite, EndlessGrowthEndsAtTheBudget) {
@@ -225,8 +223,7 @@ TEST(PatTable, ServesRowsWithOtherResults) {
   struct TextRow : Row {
     const char* text;
   };
-  static constexpr TextRow kRows[] = {{{"double", f + f, __FILE__, __LINE__}, "2*f"},
-                                      {{"add", x + y, __FILE__, __LINE__}, "x+y"}};
+  static constexpr TextRow kRows[] = {{{"double", f + f, __FILE__, __LINE__}, "2*f"}, {{"add", x + y, __FILE__, __LINE__}, "x+y"}};
   PatTable table;
   for (const TextRow& row : kRows) table.add("text", row);
   const auto texts = [&](const UOp& u) {

@@ -35,8 +35,7 @@ class BuiltKernel {
     const Target& target = test_target();
     source = renderer_by_name(kRenderer).render(program, info.name, target);
     const KernelSignature signature = signature_of(program);
-    static const std::shared_ptr<Compiler> compiler =
-        WHIT_LLVM ? make_llvm_compiler(host_cpu_arch()) : make_c_compiler(host_cpu_arch());
+    static const std::shared_ptr<Compiler> compiler = WHIT_LLVM ? make_llvm_compiler(host_cpu_arch()) : make_c_compiler(host_cpu_arch());
     KernelObject object;
     object.library = compiler->compile(info.name, source);
     object.name = info.name;
@@ -79,8 +78,8 @@ struct KernelMemory {
       const int64_t n_elems = n->shape.numel();
       bytes[slot].resize(static_cast<size_t>(n_elems * n_bytes(n->dtype)));
       for (int64_t i = 0; i < n_elems; ++i) {
-        const double v = is_float(n->dtype) ? std::uniform_real_distribution<double>(-1, 1)(gen)
-                                            : static_cast<double>(gen() % static_cast<unsigned>(int_limit));
+        const double v =
+            is_float(n->dtype) ? std::uniform_real_distribution<double>(-1, 1)(gen) : static_cast<double>(gen() % static_cast<unsigned>(int_limit));
         write_element(n->dtype, bytes[slot].data(), i, Scalar::of(n->dtype, v));
       }
     }
@@ -107,8 +106,7 @@ inline std::string difference(const UOp& sink, const UOp& program, double tolera
     for (int64_t i = 0; i < n; ++i) {
       const double a = read_element(want.dtypes[s], want.bytes[s].data(), i).as_double();
       const double b = read_element(want.dtypes[s], have.bytes[s].data(), i).as_double();
-      if (a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= tolerance * std::max(1.0, std::abs(a)))
-        continue;
+      if (a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= tolerance * std::max(1.0, std::abs(a))) continue;
       return fmt::format("buffer {} element {} of {}: {} instead of {}\n{}", s, i, n, b, a, k.source);
     }
   }

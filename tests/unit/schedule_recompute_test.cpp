@@ -17,8 +17,7 @@ struct Net {
   Net() {
     for (int i = 0; i < kLayers; ++i) {
       std::vector<float> w;
-      for (int64_t k = 0; k < kWidth * kWidth; ++k)
-        w.push_back(static_cast<float>((k * 7 + i * 3) % 11 - 5) / static_cast<float>(kWidth));
+      for (int64_t k = 0; k < kWidth * kWidth; ++k) w.push_back(static_cast<float>((k * 7 + i * 3) % 11 - 5) / static_cast<float>(kWidth));
       weights.push_back(Tensor::from(w, {kWidth, kWidth}).realize());
     }
   }
@@ -54,8 +53,7 @@ TEST(Schedule, gradients_of_attention_store_no_product_of_queries_and_keys) {
   constexpr int64_t kBatch = 2, kHeads = 2, kLength = 1024, kSize = 64, kAll = kHeads * kSize;
   const Tensor x = Tensor::empty({kBatch, kLength, kAll}).realize(), w = Tensor::empty({kAll, 3 * kAll}).realize();
   std::vector<Tensor> qkv;
-  for (const Tensor& t : x.matmul(w).chunk(3, -1))
-    qkv.push_back(t.reshape({kBatch, kLength, kHeads, kSize}).transpose(1, 2));
+  for (const Tensor& t : x.matmul(w).chunk(3, -1)) qkv.push_back(t.reshape({kBatch, kLength, kHeads, kSize}).transpose(1, 2));
   const Tensor y = qkv[0].scaled_dot_product_attention(qkv[1], qkv[2], {.is_causal = true});
   const auto s = schedule_of((y * y).sum().gradient(std::vector<Tensor>{w}));
   EXPECT_LT(s->stats.arena_bytes, kBatch * kHeads * kLength * kLength * kSize);  // a quarter of the product
@@ -66,8 +64,7 @@ TEST(Recompute, a_checkpoint_frees_what_is_inside) {
   const auto kept = schedule_of(net.gradients(false)), again = schedule_of(net.gradients(true));
   EXPECT_EQ(kept->stats.n_recomputed, 0);
   EXPECT_GT(again->stats.n_recomputed, 0);
-  EXPECT_LT(again->stats.arena_bytes, kept->stats.arena_bytes * 3 / 4)
-      << again->stats.arena_bytes << " of " << kept->stats.arena_bytes;
+  EXPECT_LT(again->stats.arena_bytes, kept->stats.arena_bytes * 3 / 4) << again->stats.arena_bytes << " of " << kept->stats.arena_bytes;
   EXPECT_EQ(numbers(net.gradients(true)), numbers(net.gradients(false)));
 }
 
@@ -75,8 +72,7 @@ TEST(Recompute, weights_that_are_not_computed_yet_have_gradients) {
   const Tensor x = Tensor::from(std::vector<float>{1, 2}, {2}).realize(), w = x * 3.0;
   const auto fn = [&](std::span<const Tensor> in) { return std::vector<Tensor>{(in[0] * w).sin()}; };
   const Tensor y = checkpoint(fn, std::vector<Tensor>{x})[0];
-  EXPECT_EQ(numbers(y.sum().gradient(std::vector<Tensor>{w})),
-            numbers((x * w).sin().sum().gradient(std::vector<Tensor>{w})));
+  EXPECT_EQ(numbers(y.sum().gradient(std::vector<Tensor>{w})), numbers((x * w).sin().sum().gradient(std::vector<Tensor>{w})));
 }
 
 TEST(Recompute, a_budget_is_met_with_the_same_values) {
@@ -99,8 +95,7 @@ TEST(Recompute, a_budget_that_cannot_be_met_names_the_least) {
     FAIL() << "1000 bytes were enough";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Memory);
-    ASSERT_EQ(std::sscanf(e.what(), "[schedule] memory_budget 1000: temporaries need at least %ld bytes", &least), 1)
-        << e.what();
+    ASSERT_EQ(std::sscanf(e.what(), "[schedule] memory_budget 1000: temporaries need at least %ld bytes", &least), 1) << e.what();
   }
   TinyJit step([&](std::span<const Tensor>) { return net.gradients(false); }, least);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(numbers(step()), numbers(net.gradients(false)));

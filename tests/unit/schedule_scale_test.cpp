@@ -23,8 +23,8 @@ TEST(ScheduleScale, a_million_nodes) {
     const int64_t start = os::now_ns();
     const auto s = engine::schedule(std::vector<UOp>{x});
     last = ms_since(start);
-    printf("%ld nodes: %.0f ms, %ld kernels, %ld kernel nodes\n", s.schedule->stats.n_tensor_nodes, last,
-           s.schedule->stats.n_kernels, s.schedule->stats.n_kernel_nodes);
+    printf("%ld nodes: %.0f ms, %ld kernels, %ld kernel nodes\n", s.schedule->stats.n_tensor_nodes, last, s.schedule->stats.n_kernels,
+           s.schedule->stats.n_kernel_nodes);
     EXPECT_LT(s.schedule->stats.n_kernel_nodes, 12 * n);
   }
 }

@@ -31,8 +31,7 @@ std::vector<UOp> kernels_of(const Tensor& t) {
 }
 
 // `symbolic` of bound sizes is `plain` of numbers, for all values, by the same kernels.
-template <class Plain, class Symbolic>
-void expect_same(int64_t lo, int64_t hi, const Plain& plain, const Symbolic& symbolic) {
+template <class Plain, class Symbolic> void expect_same(int64_t lo, int64_t hi, const Plain& plain, const Symbolic& symbolic) {
   const UOp v = variable("i", lo, hi);
   const std::vector<UOp> kernels = kernels_of(symbolic(bind(v, lo)));
   EXPECT_FALSE(kernels.empty());
@@ -52,9 +51,7 @@ TEST(Symbolic, ReductionsOverASlice) {
   expect_same(1, 8, [&](int64_t i) { return a[to(i)].max(); }, [&](const UOp& i) { return a[to(i)].max(); });
   expect_same(1, 8, [&](int64_t i) { return a[to(i)].prod(); }, [&](const UOp& i) { return a[to(i)].prod(); });
   expect_same(2, 8, [&](int64_t i) { return a[to(i)].var(); }, [&](const UOp& i) { return a[to(i)].var(); });
-  expect_same(
-      1, 8, [&](int64_t i) { return b.get({Slice{}, to(i)}).mean(1); },
-      [&](const UOp& i) { return b.get({Slice{}, to(i)}).mean(1); });
+  expect_same(1, 8, [&](int64_t i) { return b.get({Slice{}, to(i)}).mean(1); }, [&](const UOp& i) { return b.get({Slice{}, to(i)}).mean(1); });
   expect_same(1, 8, [&](int64_t i) { return a[to(i)].argmax(); }, [&](const UOp& i) { return a[to(i)].argmax(); });
 }
 
@@ -62,8 +59,7 @@ TEST(Symbolic, PlacesAndSlices) {
   const Tensor a = numbers(8), b = numbers({8, 3});
   expect_same(0, 6, [&](int64_t i) { return a[Slice{i, i + 2}]; }, [&](const UOp& i) { return a[Slice{i, i + 2}]; });
   expect_same(0, 7, [&](int64_t i) { return b[i]; }, [&](const UOp& i) { return b[i]; });
-  expect_same(
-      0, 8, [&](int64_t i) { return a[Slice{i, {}}].sum(); }, [&](const UOp& i) { return a[Slice{i, {}}].sum(); });
+  expect_same(0, 8, [&](int64_t i) { return a[Slice{i, {}}].sum(); }, [&](const UOp& i) { return a[Slice{i, {}}].sum(); });
   const Tensor t = a[Slice{bind(variable("i", 0, 6), 2), {}}];
   EXPECT_EQ(t.shape().str(), "((i*-1)+8,)");
   expect_tensor(t[Slice{1, 3}], 2, {a.to_vector<double>()[3], a.to_vector<double>()[4]});
@@ -90,8 +86,7 @@ TEST(Symbolic, Movement) {
     same(s.flatten().pad_to({{30}}), p.flatten().pad_to({{30}}));
     same(s.reshape({-1, 1}).pad_to({{30, 1}}), p.reshape({-1, 1}).pad_to({{30, 1}}));
     same(s.pad({1, 2}, {.value = 3}).pad_to({{6, 8}}), p.pad({1, 2}, {.value = 3}).pad_to({{6, 8}}));
-    same(Tensor::cat({s, a.get({Slice{}, to(j)}), s}, 0).pad_to({{18, 5}}),
-         Tensor::cat({p, a.get({Slice{}, to(n)}), p}, 0).pad_to({{18, 5}}));
+    same(Tensor::cat({s, a.get({Slice{}, to(j)}), s}, 0).pad_to({{18, 5}}), Tensor::cat({p, a.get({Slice{}, to(n)}), p}, 0).pad_to({{18, 5}}));
     same(s.flip({1}).pad_to({{6, 5}}), p.flip({1}).pad_to({{6, 5}}));
     same(s.cumsum(0).pad_to({{6, 5}}), p.cumsum(0).pad_to({{6, 5}}));
     same((s + Tensor::arange(j)).pad_to({{6, 5}}), (p + Tensor::arange(n)).pad_to({{6, 5}}));
@@ -169,19 +164,13 @@ TEST(Symbolic, Errors) {
   const Tensor a = numbers(8), s = a[to(i)];
   EXPECT_EQ(error_of(ErrorKind::Assertion, [&] { bind(v, 9); }), "[bind] 9 is out of the range 1..8 of 'i'");
   EXPECT_EQ(error_of(ErrorKind::Assertion, [&] { bind(i, 3); }), "[bind] a BIND; expected a Variable without a value");
-  EXPECT_EQ(error_of(ErrorKind::Value, [&] { variable("i", 3, 1); }),
-            "[Variable] i: the least value 3 is above the largest 1");
-  EXPECT_EQ(error_of(ErrorKind::Assertion, [&] { s.to_vector<float>(); }),
-            "[data] shape (i,) is symbolic; shrink it to numbers first");
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { variable("i", 3, 1); }), "[Variable] i: the least value 3 is above the largest 1");
+  EXPECT_EQ(error_of(ErrorKind::Assertion, [&] { s.to_vector<float>(); }), "[data] shape (i,) is symbolic; shrink it to numbers first");
   EXPECT_EQ(error_of(ErrorKind::Value, [&] { s[to(4)]; }), "[shrink] [0, 4) is no part of axis 0 of shape (i,)");
-  EXPECT_EQ(error_of(ErrorKind::Value, [&] { a[to(bind(variable("j", 1, 9), 9))]; }),
-            "[shrink] [0, j) is no part of axis 0 of shape (8,)");
-  EXPECT_EQ(error_of(ErrorKind::Value, [&] { a[Slice{0, i, 2}]; }),
-            "[getitem] a slice of symbolic size with step 2; expected 1");
-  EXPECT_EQ(error_of(ErrorKind::Index, [&] { s + a[to(bind(variable("j", 1, 8), 3))]; }),
-            "[add] shapes (i,) and (j,) do not broadcast: j against i");
-  EXPECT_EQ(error_of(ErrorKind::Runtime, [&] { (s.sum() + a[to(bind(v, 4))].sum()).realize(); }),
-            "[realize] bind mismatch: 'i' is 3 and 4");
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { a[to(bind(variable("j", 1, 9), 9))]; }), "[shrink] [0, j) is no part of axis 0 of shape (8,)");
+  EXPECT_EQ(error_of(ErrorKind::Value, [&] { a[Slice{0, i, 2}]; }), "[getitem] a slice of symbolic size with step 2; expected 1");
+  EXPECT_EQ(error_of(ErrorKind::Index, [&] { s + a[to(bind(variable("j", 1, 8), 3))]; }), "[add] shapes (i,) and (j,) do not broadcast: j against i");
+  EXPECT_EQ(error_of(ErrorKind::Runtime, [&] { (s.sum() + a[to(bind(v, 4))].sum()).realize(); }), "[realize] bind mismatch: 'i' is 3 and 4");
   EXPECT_EQ(error_of(ErrorKind::Runtime, [&] { a[to(v)].sum().realize(); }), "[realize] variable i has no value");
   EXPECT_EQ(error_of(ErrorKind::Value, [&] { Tensor::rand({i}); }), "a size of (i,) is symbolic; expected numbers");
   EXPECT_EQ(error_of(ErrorKind::Value, [&] { s.reshape(3); }), "[reshape] i elements of shape (i,) do not fit (3,)");
@@ -196,12 +185,10 @@ TEST(Symbolic, Jit) {
     return std::vector{in[0][to(in[1].uop())].sum().realize()};
   });
   for (int64_t i = 1; i <= 8; ++i) {
-    EXPECT_FLOAT_EQ(static_cast<float>(f({a, Tensor(bind(v, i))})[0].item()),
-                    static_cast<float>(a[to(i)].sum().item()));
+    EXPECT_FLOAT_EQ(static_cast<float>(f({a, Tensor(bind(v, i))})[0].item()), static_cast<float>(a[to(i)].sum().item()));
   }
   EXPECT_EQ(calls, 2);
-  EXPECT_EQ(error_of(ErrorKind::Jit, [&] { f({a}); }),
-            "[jit] the variable 'i' from 1 to 8 is not among the inputs; it was when captured");
+  EXPECT_EQ(error_of(ErrorKind::Jit, [&] { f({a}); }), "[jit] the variable 'i' from 1 to 8 is not among the inputs; it was when captured");
   // Inputs and results whose shapes hold variables.
   TinyJit g([&](std::span<const Tensor> in) { return std::vector{(in[0] * 2).realize()}; });
   for (int64_t i = 1; i <= 8; ++i) {
@@ -237,9 +224,7 @@ TEST(Symbolic, SeveralDevices) {
   expect_same(
       1, 8, [&](int64_t i) { return (a.get({Slice{}, to(i)}) * i).sum(1); },
       [&](const UOp& i) { return (cut.get({Slice{}, to(i)}) * Tensor(i)).sum(1).to(kind); });
-  expect_same(
-      1, 4, [&](int64_t i) { return a[to(i)].exp().sum(0); },
-      [&](const UOp& i) { return cut[to(i)].exp().sum(0).to(kind); });
+  expect_same(1, 4, [&](int64_t i) { return a[to(i)].exp().sum(0); }, [&](const UOp& i) { return cut[to(i)].exp().sum(0).to(kind); });
   expect_same(
       0, 3, [&](int64_t i) { return a.pad_axes(std::vector<AxisPair>{std::pair<Sint, Sint>(i, 3 - i), {}}) + 1; },
       [&](const UOp& i) {
@@ -264,8 +249,7 @@ TEST(Symbolic, Transforms) {
   const Tensor a = numbers({3, 8}), w = numbers({5, 8});
   const auto gradients = [&](auto i) {
     const TensorFn f = [&, i](std::span<const Tensor> x) {
-      return std::vector{
-          (w.get({Slice{}, to(i)}) * x[0][to(i)] * x[0].sum()).sum(1).pad_to(std::vector<std::optional<Sint>>{6})};
+      return std::vector{(w.get({Slice{}, to(i)}) * x[0][to(i)] * x[0].sum()).sum(1).pad_to(std::vector<std::optional<Sint>>{6})};
     };
     const Tensor y = vmap(f, std::vector{a})[0];
     const TensorFn loss = [&](std::span<const Tensor> x) { return std::vector{f(x)[0].square().sum()}; };
@@ -273,8 +257,7 @@ TEST(Symbolic, Transforms) {
   };
   expect_same(1, 8, [&](int64_t i) { return gradients(i); }, [&](const UOp& i) { return gradients(i); });
   expect_error(ErrorKind::NotImplemented, "a transform of a function with a value of shape (3, i)", [&] {
-    (void)vmap([](std::span<const Tensor> x) { return std::vector{x[0] * 2}; },
-               std::vector{a.get({Slice{}, to(bind(variable("i", 1, 8), 2))})});
+    (void)vmap([](std::span<const Tensor> x) { return std::vector{x[0] * 2}; }, std::vector{a.get({Slice{}, to(bind(variable("i", 1, 8), 2))})});
   });
 }
 

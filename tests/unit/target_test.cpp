@@ -48,14 +48,10 @@ TEST(Target, TheGrammar) {
 }
 
 TEST(Target, WrongTexts) {
-  EXPECT_EQ(error_of([] { parse_targets("A+B+C"); }),
-            "[DEV] 'A+B+C' has more than one '+'; expected [IFACE[:indices]+]DEVICE[:RENDERER[:ARCH]]");
-  EXPECT_EQ(error_of([] { parse_targets("CPU:LLVM:x:y"); }),
-            "[DEV] 'CPU:LLVM:x:y' has more than two ':'; expected DEVICE[:RENDERER[:ARCH]]");
-  EXPECT_EQ(error_of([] { parse_targets("PCI:x+AMD"); }),
-            "[DEV] 'x' in 'PCI:x+AMD' is no list of devices like 0,2 or 0-3");
-  EXPECT_EQ(error_of([] { parse_targets("PCI:3-1+AMD"); }),
-            "[DEV] '3-1' in 'PCI:3-1+AMD' is no list of devices like 0,2 or 0-3");
+  EXPECT_EQ(error_of([] { parse_targets("A+B+C"); }), "[DEV] 'A+B+C' has more than one '+'; expected [IFACE[:indices]+]DEVICE[:RENDERER[:ARCH]]");
+  EXPECT_EQ(error_of([] { parse_targets("CPU:LLVM:x:y"); }), "[DEV] 'CPU:LLVM:x:y' has more than two ':'; expected DEVICE[:RENDERER[:ARCH]]");
+  EXPECT_EQ(error_of([] { parse_targets("PCI:x+AMD"); }), "[DEV] 'x' in 'PCI:x+AMD' is no list of devices like 0,2 or 0-3");
+  EXPECT_EQ(error_of([] { parse_targets("PCI:3-1+AMD"); }), "[DEV] '3-1' in 'PCI:3-1+AMD' is no list of devices like 0,2 or 0-3");
 }
 
 TEST(Target, TheFirstThatFitsCounts) {
@@ -81,10 +77,8 @@ TEST(Target, NamesOfDevices) {
   EXPECT_EQ(device_ordinal_of("CPU:12"), 12);
   EXPECT_EQ(device_ordinal_of("CPU"), 0);
   EXPECT_EQ(error_of([] { canonical_device(""); }), "[device] the name of a device is empty");
-  EXPECT_EQ(error_of([] { canonical_device("CPU:x"); }),
-            "[device] 'CPU:x' is no device: expected NAME or NAME:ordinal, the ordinal in 0..4095");
-  EXPECT_EQ(error_of([] { canonical_device("CPU:-1"); }),
-            "[device] 'CPU:-1' is no device: expected NAME or NAME:ordinal, the ordinal in 0..4095");
+  EXPECT_EQ(error_of([] { canonical_device("CPU:x"); }), "[device] 'CPU:x' is no device: expected NAME or NAME:ordinal, the ordinal in 0..4095");
+  EXPECT_EQ(error_of([] { canonical_device("CPU:-1"); }), "[device] 'CPU:-1' is no device: expected NAME or NAME:ordinal, the ordinal in 0..4095");
 }
 
 TEST(Target, ArchOfACpu) {
@@ -94,8 +88,7 @@ TEST(Target, ArchOfACpu) {
   EXPECT_EQ(arch.features, (std::vector<std::string>{"-avx512f", "+avx2"}));
   EXPECT_EQ(parse_cpu_arch("x86_64,+avx2").cpu, "native");
   EXPECT_EQ(parse_cpu_arch("arm64").machine, "aarch64");
-  EXPECT_EQ(error_of([] { parse_cpu_arch("x86_64,,avx2"); }),
-            "[arch] 'x86_64,,avx2' has an empty part; expected for example x86_64,znver4,-avx512f");
+  EXPECT_EQ(error_of([] { parse_cpu_arch("x86_64,,avx2"); }), "[arch] 'x86_64,,avx2' has an empty part; expected for example x86_64,znver4,-avx512f");
 }
 
 }  // namespace

@@ -32,10 +32,7 @@ class TempFolder {
     std::ifstream in(path(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  int n_files() const {
-    return static_cast<int>(
-        std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
-  }
+  int n_files() const { return static_cast<int>(std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator())); }
 
  private:
   std::string path_;

@@ -26,8 +26,7 @@ template <class Fn> void expect_error(ErrorKind kind, std::string_view text, Fn&
 }
 
 /// Shape and values; NaN equals NaN.
-inline void expect_tensor(const Tensor& t, const IntList& shape, const std::vector<double>& want,
-                          double tolerance = 0) {
+inline void expect_tensor(const Tensor& t, const IntList& shape, const std::vector<double>& want, double tolerance = 0) {
   EXPECT_EQ(t.shape().str(), Shape(std::span<const int64_t>(shape)).str());
   const std::vector<double> got = t.to_vector<double>();
   ASSERT_EQ(got.size(), want.size());

@@ -54,8 +54,7 @@ void check(const char* name, const std::vector<Shape>& shapes, const Fn& fn, int
         data[i][k] = old;
         const double want = (up - down) / (2 * h);
         const double got = evaluate(grads[i].flatten()[static_cast<int64_t>(k)].uop(), inputs, data);
-        EXPECT_NEAR(got, want, 2e-6 * std::max(1.0, std::fabs(want)))
-            << "order " << o << " input " << i << " element " << k;
+        EXPECT_NEAR(got, want, 2e-6 * std::max(1.0, std::fabs(want))) << "order " << o << " input " << i << " element " << k;
       }
     }
     if (o < order) {
@@ -135,8 +134,7 @@ TEST(Gradient, Movement) {
   check("cat", {{2, 3}, {1, 3}}, [](const auto& in) { return Tensor::cat({in[0], in[1], in[0]}).square(); });
   check("gather", one, [](const auto& in) { return in[0][i32({1, 1, 0}, 3)].square(); });
   check("scatter", {{4}, {3}}, [](const auto& in) { return in[0].scatter(0, i32({2, 0, 2}, 3), in[1]).square(); });
-  check("scatter sum", {{4}, {3}},
-        [](const auto& in) { return in[0].scatter_reduce(0, i32({2, 0, 2}, 3), in[1], "sum").square(); });
+  check("scatter sum", {{4}, {3}}, [](const auto& in) { return in[0].scatter_reduce(0, i32({2, 0, 2}, 3), in[1], "sum").square(); });
   check("setitem", {{4}, {2}}, [](const auto& in) {
     Tensor t = in[0] * 2;
     t.set({Slice{1, 3}}, in[1] * in[1]);
@@ -153,11 +151,8 @@ TEST(Gradient, Contractions) {
   check("matmul", {{2, 3}, {3, 2}}, [](const auto& in) { return in[0].matmul(in[1]).square(); });
   check("einsum", {{2, 3}, {3, 2}}, [](const auto& in) { return Tensor::einsum("ij,ji->i", {in[0], in[1]}); });
   check(
-      "conv", {{1, 2, 5, 4}, {2, 2, 3, 2}, {2}},
-      [](const auto& in) { return in[0].conv2d(in[1], in[2], {.stride = 2, .padding = 1}).square(); }, 1);
-  check(
-      "transposed conv", {{1, 2, 3, 2}, {2, 1, 2, 2}},
-      [](const auto& in) { return in[0].conv_transpose2d(in[1], {}, {.stride = 2}).square(); }, 1);
+      "conv", {{1, 2, 5, 4}, {2, 2, 3, 2}, {2}}, [](const auto& in) { return in[0].conv2d(in[1], in[2], {.stride = 2, .padding = 1}).square(); }, 1);
+  check("transposed conv", {{1, 2, 3, 2}, {2, 1, 2, 2}}, [](const auto& in) { return in[0].conv_transpose2d(in[1], {}, {.stride = 2}).square(); }, 1);
   check("pools", {{1, 1, 4, 4}}, [](const auto& in) { return in[0].max_pool2d() + in[0].avg_pool2d().square(); }, 1);
 }
 
@@ -214,15 +209,13 @@ TEST(Gradient, ThroughACall) {
   const std::vector<Tensor> g = (y[0].sum() + y[1]).gradient({x, w});
   expect_tensor(g[0], 3, {2 * std::cos(2.0) + 2, 2 * std::cos(4.0) + 4, 2 * std::cos(6.0) + 6}, 1e-5);
   expect_tensor(g[1], 3, {std::cos(2.0), 2 * std::cos(4.0), 3 * std::cos(6.0)}, 1e-5);
-  expect_tensor(g[0].sum().gradient({x})[0], 3, {2 - 4 * std::sin(2.0), 2 - 4 * std::sin(4.0), 2 - 4 * std::sin(6.0)},
-                1e-5);
+  expect_tensor(g[0].sum().gradient({x})[0], 3, {2 - 4 * std::sin(2.0), 2 - 4 * std::sin(4.0), 2 - 4 * std::sin(6.0)}, 1e-5);
 }
 
 TEST(Gradient, OfTheMaker) {
   const Tensor x = f32({1, 2, 3}, 3), w = f32({2, 2, 2}, 3);
   // A straight-through estimator: the gradient of rounding is that of its input, and w gets none.
-  const int64_t id = register_gradient(
-      [](std::span<const Tensor> g, std::span<const Tensor> in) { return std::vector<Tensor>{g[0] * 10 + in[0]}; });
+  const int64_t id = register_gradient([](std::span<const Tensor> g, std::span<const Tensor> in) { return std::vector<Tensor>{g[0] * 10 + in[0]}; });
   const Tensor inputs[] = {x, w}, outputs[] = {(x * w * 0.3).round()};
   const Tensor y = make_call(inputs, outputs, false, id)[0];
   expect_tensor(y, 3, {1, 1, 2});
@@ -237,8 +230,7 @@ TEST(Gradient, OfABodyWithPlaceholders) {
   const Tensor y = Tensor::call(args, body)[0];
   expect_tensor(y, 3, {3, 6, 9});
   expect_tensor(y.sum().gradient({w})[0], 3, {1, 2, 3});
-  expect_error(ErrorKind::Runtime, "[call] the body has PARAM 1, 1 arguments are given",
-               [&] { (void)Tensor::call(std::span(args, 1), body); });
+  expect_error(ErrorKind::Runtime, "[call] the body has PARAM 1, 1 arguments are given", [&] { (void)Tensor::call(std::span(args, 1), body); });
   Tensor pending = x * 2 + w;
   Tensor::callify(std::span(&pending, 1));
   EXPECT_EQ(pending.uop().op(), Op::GetTuple);
@@ -266,9 +258,8 @@ TEST(Gradient, EveryTensorOpIsInTheTable) {
   for (int i = 0; i < kNumOps; ++i) {
     const Op op = static_cast<Op>(i);
     const bool integers_only = op == Op::Cdiv || op == Op::FloorDiv || (op >= Op::And && op <= Op::Shr);
-    const bool of_tensors = (is_elementwise(op) && !integers_only) || is_movement(op) || op == Op::Reduce ||
-                            op == Op::Gather || op == Op::Scatter || op == Op::After || op == Op::Store ||
-                            op == Op::Contiguous || op == Op::Detach || op == Op::Copy;
+    const bool of_tensors = (is_elementwise(op) && !integers_only) || is_movement(op) || op == Op::Reduce || op == Op::Gather || op == Op::Scatter ||
+                            op == Op::After || op == Op::Store || op == Op::Contiguous || op == Op::Detach || op == Op::Copy;
     EXPECT_TRUE(!of_tensors || has_gradient(op)) << name(op);
   }
 }

@@ -7,8 +7,7 @@ namespace {
 
 const float kInf = INFINITY;
 
-void expect_function(const char* name, Tensor (*fn)(const Tensor&), double (*want)(double), std::vector<double> at,
-                     double tolerance) {
+void expect_function(const char* name, Tensor (*fn)(const Tensor&), double (*want)(double), std::vector<double> at, double tolerance) {
   SCOPED_TRACE(name);
   std::vector<double> expected;
   for (double& v : at) {
@@ -24,8 +23,7 @@ void expect_function(const char* name, Tensor (*fn)(const Tensor&), double (*wan
 #define WHIT_FN(method) #method, [](const Tensor& t) { return t.method(); }
 
 TEST(TensorMath, FunctionsOverTheirRange) {
-  const std::vector<double> wide = {-1e30, -90,  -20, -3, -1, -0.5, -1e-3, -1e-8, 0,
-                                    1e-8,  1e-3, 0.5, 1,  3,  20,   90,    1e30};
+  const std::vector<double> wide = {-1e30, -90, -20, -3, -1, -0.5, -1e-3, -1e-8, 0, 1e-8, 1e-3, 0.5, 1, 3, 20, 90, 1e30};
   const std::vector<double> unit = {-1, -0.999, -0.5, -1e-4, 0, 1e-4, 0.5, 0.999, 1};
   const std::vector<double> moderate = {-80, -20, -3, -1, -0.5, -1e-3, 0, 1e-3, 0.5, 1, 3, 20, 80};
   expect_function(WHIT_FN(tanh), [](double x) { return std::tanh(x); }, wide, 1e-6);
@@ -42,14 +40,13 @@ TEST(TensorMath, FunctionsOverTheirRange) {
   expect_function(WHIT_FN(acosh), [](double x) { return std::acosh(x); }, {1, 1.001, 2, 100, 1e30}, 1e-6);
   expect_function(WHIT_FN(atanh), [](double x) { return std::atanh(x); }, {-0.999, -0.5, -1e-4, 0, 0.5, 0.999}, 1e-6);
   expect_function(WHIT_FN(log), [](double x) { return std::log(x); }, {1e-30, 0.5, 1, 2, 1e30}, 1e-6);
-  expect_function(
-      WHIT_FN(softplus), [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }, wide, 1e-6);
+  expect_function(WHIT_FN(softplus), [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }, wide, 1e-6);
 }
 
 TEST(TensorMath, NanGoesThrough) {
   const Tensor x = f32({1, NAN, -2}, 3), n = f32({NAN}, 1);
-  for (const Tensor& t : {n.relu(), n.sign(), n.abs(), n.clip(0, 1), n.maximum(0), n.minimum(0), n.relu6(), n.elu(),
-                          n.round(), n.floor(), n.hardtanh(), n.tanh(), n.sigmoid(), n.leaky_relu(), x.max(), x.min()})
+  for (const Tensor& t : {n.relu(), n.sign(), n.abs(), n.clip(0, 1), n.maximum(0), n.minimum(0), n.relu6(), n.elu(), n.round(), n.floor(),
+                          n.hardtanh(), n.tanh(), n.sigmoid(), n.leaky_relu(), x.max(), x.min()})
     EXPECT_TRUE(std::isnan(t.item()));
   EXPECT_EQ(x.argmax().item(), 1);
   EXPECT_EQ(x.argmin().item(), 1);
@@ -152,8 +149,7 @@ TEST(TensorRandom, Streams) {
 
 TEST(Hash, Keccak) {
   const Tensor abc = Tensor::from<uint8_t>({'a', 'b', 'c'});
-  const std::vector<uint8_t> sha = abc.keccak().to_vector<uint8_t>(),
-                             shake = abc.keccak("shake_128").to_vector<uint8_t>();
+  const std::vector<uint8_t> sha = abc.keccak().to_vector<uint8_t>(), shake = abc.keccak("shake_128").to_vector<uint8_t>();
   EXPECT_EQ(std::vector<uint8_t>(sha.begin(), sha.begin() + 4), (std::vector<uint8_t>{0x3a, 0x98, 0x5d, 0xa7}));
   EXPECT_EQ(shake.size(), 16u);
   EXPECT_EQ(std::vector<uint8_t>(shake.begin(), shake.begin() + 4), (std::vector<uint8_t>{0x58, 0x81, 0x09, 0x2d}));
@@ -211,8 +207,7 @@ TEST(Order, ManyTensorsAreJoinedInGroups) {
 TEST(TensorMath, SubnormalNumbersAreKeptWhateverTheProcessHasSet) {
   const unsigned before = __builtin_ia32_stmxcsr();
   for (const char* device : {"CPU", "REF"})
-    for (const int64_t n :
-         {int64_t{3}, int64_t{1} << (device[0] == 'C' ? 21 : 5)}) {  // also enough for several threads
+    for (const int64_t n : {int64_t{3}, int64_t{1} << (device[0] == 'C' ? 21 : 5)}) {  // also enough for several threads
       const Tensor x = Tensor::full({n}, 1e-40, {.device = device, .dtype = DType::Float32}).realize();
       const Tensor z = (x * 2 + Tensor(1e-41)) * 0.5;
       __builtin_ia32_ldmxcsr(before | 0x8040 | 0x6000);
@@ -221,8 +216,7 @@ TEST(TensorMath, SubnormalNumbersAreKeptWhateverTheProcessHasSet) {
       __builtin_ia32_ldmxcsr(before);
       EXPECT_EQ(after & 0xE040, 0xE040u);
       const float want = (1e-40f * 2 + 1e-41f) * 0.5f;
-      EXPECT_TRUE(std::all_of(y.begin(), y.end(), [&](float v) { return v == want; }))
-          << device << " " << n << ": " << y[0];
+      EXPECT_TRUE(std::all_of(y.begin(), y.end(), [&](float v) { return v == want; })) << device << " " << n << ": " << y[0];
     }
 }
 #endif

@@ -36,14 +36,12 @@ TEST_F(TensorMulti, ShardAndBack) {
 }
 
 TEST_F(TensorMulti, Errors) {
-  EXPECT_EQ(error_of(ErrorKind::Runtime, [&] { (void)x.shard(three, 0); }),
-            "[shard] axis 0 of shape (4, 2) does not divide by 3 devices");
+  EXPECT_EQ(error_of(ErrorKind::Runtime, [&] { (void)x.shard(three, 0); }), "[shard] axis 0 of shape (4, 2) does not divide by 3 devices");
   EXPECT_EQ(error_of(ErrorKind::Runtime, [&] { (void)x.shard(two, 0).shard(two, 0); }),
             "[shard] the tensor is on several devices already: " + two[0] + "," + two[1]);
   expect_error(ErrorKind::Value, "[device] ", [&] { (void)x.shard({kind, kind}); });
   expect_error(ErrorKind::Runtime, "[shard] ADD of values on ", [&] { (x.shard(two, 0) + x).realize(); });
-  expect_error(ErrorKind::Runtime, "[full_like] a device is given",
-               [&] { (void)x.shard(two, 0).zeros_like({.device = kind}); });
+  expect_error(ErrorKind::Runtime, "[full_like] a device is given", [&] { (void)x.shard(two, 0).zeros_like({.device = kind}); });
   expect_error(ErrorKind::Runtime, "[assign] the value is cut along axis 1", [&] {
     Tensor y = x.shard(two, 0);
     y.realize().assign(x.shard(two, 1));
@@ -75,8 +73,7 @@ TEST_F(TensorMulti, AllReduce) {
 }
 
 TEST_F(TensorMulti, Memory) {
-  for (const std::optional<int64_t> axis :
-       {std::optional<int64_t>(0), std::optional<int64_t>(1), std::optional<int64_t>()}) {
+  for (const std::optional<int64_t> axis : {std::optional<int64_t>(0), std::optional<int64_t>(1), std::optional<int64_t>()}) {
     Tensor y = x.shard(two, axis).realize();
     const Tensor old = y + 1, row = y[1], kept = y.to(kind).realize();
     y.assign(y * 2);

@@ -25,8 +25,7 @@ std::vector<double> conv_by_hand(const Tensor& x, const Tensor& w, int64_t strid
                 const int64_t y = i * stride + r - padding, z = j * stride + s - padding;
                 if (y < 0 || y >= h || z < 0 || z >= v) continue;
                 const int64_t channel = k / (o / groups) * ci + q;
-                sum += xs[static_cast<size_t>(((n * c + channel) * h + y) * v + z)] *
-                       ws[static_cast<size_t>(((k * ci + q) * kh + r) * kw + s)];
+                sum += xs[static_cast<size_t>(((n * c + channel) * h + y) * v + z)] * ws[static_cast<size_t>(((k * ci + q) * kh + r) * kw + s)];
               }
           out.push_back(sum);
         }
@@ -58,10 +57,8 @@ TEST(TensorNn, Pooling) {
   expect_tensor(x.max_pool2d(), {1, 1, 2, 2}, {5, 7, 13, 15});
   expect_tensor(x.max_pool2d_indices().second, {1, 1, 2, 2}, {5, 7, 13, 15});
   expect_tensor(x.avg_pool2d(), {1, 1, 2, 2}, {2.5, 4.5, 10.5, 12.5});
-  expect_tensor(x.avg_pool2d({.kernel_size = {3, 3}, .stride = 2, .padding = 1, .count_include_pad = false}),
-                {1, 1, 2, 2}, {2.5, 4, 8.5, 10});
-  expect_tensor((x - 20).max_pool2d({.kernel_size = {3, 3}, .stride = 3, .padding = 1}), {1, 1, 2, 2},
-                {-15, -13, -7, -5});
+  expect_tensor(x.avg_pool2d({.kernel_size = {3, 3}, .stride = 2, .padding = 1, .count_include_pad = false}), {1, 1, 2, 2}, {2.5, 4, 8.5, 10});
+  expect_tensor((x - 20).max_pool2d({.kernel_size = {3, 3}, .stride = 3, .padding = 1}), {1, 1, 2, 2}, {-15, -13, -7, -5});
   EXPECT_EQ(x.max_pool2d({.kernel_size = {3, 3}, .stride = 2, .ceil_mode = true}).shape().str(), "(1, 1, 2, 2)");
 }
 
@@ -124,8 +121,7 @@ TEST(State, NamesSaveAndLoad) {
   nn::load_state_dict(b, nn::safe_load(path));
   expect_tensor(b.l1.weight, {3, 2}, a.l1.weight.to_vector<double>());
   std::filesystem::remove(path);
-  EXPECT_EQ(error_of(ErrorKind::Key, [&] { nn::load_state_dict(b, {}); }),
-            "[load_state_dict] there is no tensor 'l1.weight'");
+  EXPECT_EQ(error_of(ErrorKind::Key, [&] { nn::load_state_dict(b, {}); }), "[load_state_dict] there is no tensor 'l1.weight'");
 }
 
 // A run with everything that has state: batch statistics, dropout, moments, a plan.
@@ -179,8 +175,7 @@ TEST(Checkpoint, TenStepsAreFiveAndFiveMore) {
     EXPECT_EQ(train(second, 5, captured), expected);
   }
   SmallModel other;
-  EXPECT_EQ(error_of(ErrorKind::Key, [&] { nn::load_checkpoint(other, path); }),
-            "[load_checkpoint] " + path + ": it has 25 tensors, the run 9");
+  EXPECT_EQ(error_of(ErrorKind::Key, [&] { nn::load_checkpoint(other, path); }), "[load_checkpoint] " + path + ": it has 25 tensors, the run 9");
   std::filesystem::remove(path);
 }
 

@@ -38,9 +38,7 @@ Tensor looped(const TensorFn& fn, const Tensors& inputs) {
   return Tensor::stack(rows);
 }
 
-void expect_batches(const TensorFn& fn, const Tensors& inputs) {
-  expect_close(vmap(fn, inputs)[0], looped(fn, inputs));
-}
+void expect_batches(const TensorFn& fn, const Tensors& inputs) { expect_close(vmap(fn, inputs)[0], looped(fn, inputs)); }
 
 TEST(Vmap, EachKindOfOp) {
   const Tensor a = ramp({3, 4, 5}), b = ramp({3, 5}, 0.07);
@@ -66,18 +64,14 @@ TEST(Vmap, Convolution) {
 
 TEST(Vmap, IndicesBatchedOrShared) {
   const Tensor table = ramp({3, 6, 2});
-  const Tensor index =
-      Tensor::from<int32_t>({5, 0, 2, 1, -1, 9}, {3, 2});  // -1 and 9 read other rows or 0, as without vmap
+  const Tensor index = Tensor::from<int32_t>({5, 0, 2, 1, -1, 9}, {3, 2});  // -1 and 9 read other rows or 0, as without vmap
   const TensorFn read = [](Args x) { return Tensors{x[0].get({x[1]})}; };
   expect_close(vmap(read, Tensors{table, index})[0], looped(read, {table, index}));
   const Tensor one = index.get({0});
   expect_close(vmap(read, Tensors{table, one}, {.in_axes = {0, std::nullopt}})[0], table.get({Slice{}, one}));
-  expect_close(vmap(read, Tensors{table.get({0}), index}, {.in_axes = {std::nullopt, 0}})[0],
-               table.get({0}).get({index}));
+  expect_close(vmap(read, Tensors{table.get({0}), index}, {.in_axes = {std::nullopt, 0}})[0], table.get({0}).get({index}));
   const Tensor rows = ramp({3, 2, 2});
-  const TensorFn write = [](Args x) {
-    return Tensors{x[0].scatter_reduce(0, x[1].reshape({2, 1}).expand({2, 2}), x[2], "sum")};
-  };
+  const TensorFn write = [](Args x) { return Tensors{x[0].scatter_reduce(0, x[1].reshape({2, 1}).expand({2, 2}), x[2], "sum")}; };
   const Tensor inside = Tensor::from<int32_t>({5, 0, 2, 2, 1, 0}, {3, 2});
   expect_close(vmap(write, Tensors{table, inside, rows})[0], looped(write, {table, inside, rows}));
 }
@@ -127,8 +121,7 @@ TEST(Vmap, Errors) {
     }
     return "nothing was thrown";
   };
-  EXPECT_EQ(text([&] { vmap(fn, Tensors{a, b}); }),
-            "[vmap] argument 1 has 2 examples on axis 0 of shape (2, 4); others have 3");
+  EXPECT_EQ(text([&] { vmap(fn, Tensors{a, b}); }), "[vmap] argument 1 has 2 examples on axis 0 of shape (2, 4); others have 3");
   EXPECT_EQ(text([&] { vmap(fn, Tensors{a}, {.in_axes = {std::nullopt}}); }), "[vmap] none of 1 arguments is mapped");
   EXPECT_EQ(text([&] { vmap(fn, Tensors{a.sum()}); }), "[vmap] argument 0 has shape (); it has no axis to map");
   EXPECT_EQ(text([&] { vmap([](Args x) { return Tensors{x[0] * Tensor(x[0].sum().item())}; }, Tensors{a}); }),
@@ -149,10 +142,9 @@ TEST(Vmap, Errors) {
 }
 
 TEST(Vmap, EveryOpOfTensorGraphsHasARow) {
-  for (const Op op : {Op::Neg,    Op::Cast,    Op::Bitcast, Op::Add,    Op::Threefry, Op::Where,  Op::Reshape,
-                      Op::Expand, Op::Permute, Op::Pad,     Op::Shrink, Op::Flip,     Op::Window, Op::Unwindow,
-                      Op::Stack,  Op::Gather,  Op::Scatter, Op::Reduce, Op::Store,    Op::After,  Op::Contiguous,
-                      Op::Detach, Op::Copy,    Op::Call,    Op::Tuple,  Op::GetTuple, Op::Buffer})
+  for (const Op op : {Op::Neg,   Op::Cast,   Op::Bitcast,    Op::Add,    Op::Threefry, Op::Where, Op::Reshape, Op::Expand,   Op::Permute,
+                      Op::Pad,   Op::Shrink, Op::Flip,       Op::Window, Op::Unwindow, Op::Stack, Op::Gather,  Op::Scatter,  Op::Reduce,
+                      Op::Store, Op::After,  Op::Contiguous, Op::Detach, Op::Copy,     Op::Call,  Op::Tuple,   Op::GetTuple, Op::Buffer})
     EXPECT_TRUE(has_batch_rule(op)) << name(op);
 }
 
@@ -183,8 +175,7 @@ TEST(Jacobian, BothModes) {
   expect_close(jacobian(linear(w), Tensors{x})[0][0], w);
   const Tensor tall = ramp({6, 4}, 0.3);
   expect_close(jacobian(linear(tall), Tensors{x})[0][0], tall);
-  const auto h = hessian([](Args v) { return Tensors{(v[0] * v[0] * v[0]).sum() + v[0].sum() * v[1].sum()}; },
-                         Tensors{x, ramp({2})});
+  const auto h = hessian([](Args v) { return Tensors{(v[0] * v[0] * v[0]).sum() + v[0].sum() * v[1].sum()}; }, Tensors{x, ramp({2})});
   expect_close(h[0][0], Tensor::eye(4) * x * Tensor(6.0));
   expect_close(h[0][1], Tensor::ones({4, 2}));
   expect_close(h[1][1], Tensor::zeros({2, 2}));

@@ -26,14 +26,14 @@ std::string zip(const std::vector<std::pair<std::string, std::string>>& files) {
   std::string out, dir;
   for (const auto& [name, data] : files) {
     const auto crc = crc32(0, reinterpret_cast<const Bytef*>(data.data()), static_cast<uInt>(data.size()));
-    const std::string common = little(0, 8) + little(crc, 4) + little(data.size(), 4) + little(data.size(), 4) +
-                               little(name.size(), 2) + little(0, 2);
+    const std::string common =
+        little(0, 8) + little(crc, 4) + little(data.size(), 4) + little(data.size(), 4) + little(name.size(), 2) + little(0, 2);
     dir += "PK\1\2"s + little(20, 2) + little(20, 2) + common + little(0, 10) + little(out.size(), 4) + name;
     out += "PK\3\4"s + little(20, 2) + common + name + data;
   }
   const size_t at = out.size();
-  return out + dir + "PK\5\6"s + little(0, 4) + little(files.size(), 2) + little(files.size(), 2) +
-         little(dir.size(), 4) + little(at, 4) + little(0, 2);
+  return out + dir + "PK\5\6"s + little(0, 4) + little(files.size(), 2) + little(files.size(), 2) + little(dir.size(), 4) + little(at, 4) +
+         little(0, 2);
 }
 
 TEST(TorchFile, LoadsTensorsByTheirPath) {
@@ -41,8 +41,7 @@ TEST(TorchFile, LoadsTensorsByTheirPath) {
   const auto tensor = [&](const std::string& size, const std::string& stride) {
     return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage + "I0\n(" + size + "t(" + stride + "tI00\n}tR";
   };
-  const std::string pickle =
-      "}S'a'\n]" + tensor("I2\nI3\n", "I3\nI1\n") + "aI7\nas}S'b'\n" + tensor("I3\nI2\n", "I1\nI3\n") + "s";
+  const std::string pickle = "}S'a'\n]" + tensor("I2\nI3\n", "I3\nI1\n") + "aI7\nas}S'b'\n" + tensor("I3\nI2\n", "I1\nI3\n") + "s";
   std::string data;
   for (const uint64_t v : {0, 1, 2, 3, 4, 5}) data += little(v, 4);
   TempFolder folder;
@@ -70,8 +69,7 @@ TEST(TorchFile, RefusesWhatIsNoFileOfTorch) {
   const std::string deep = folder.write("d.pt", zip({{"m/data.pkl", "]p0\ng0\na."}}));
   EXPECT_THAT(error_of(ErrorKind::Io, [&] { nn::torch_load(deep); }), testing::HasSubstr("or holds itself"));
   const std::string climbs = folder.write("c.zip", zip({{"../x", ""}}));
-  EXPECT_THAT(error_of(ErrorKind::Io, [&] { nn::zip_extract(climbs); }),
-              testing::HasSubstr("the name '../x' would leave the archive's folder"));
+  EXPECT_THAT(error_of(ErrorKind::Io, [&] { nn::zip_extract(climbs); }), testing::HasSubstr("the name '../x' would leave the archive's folder"));
 }
 
 TEST(Pickle, ReadsValuesOfEveryProtocol) {
@@ -104,8 +102,7 @@ TEST(Pickle, EveryPrefixIsRefused) {
       "eu."s;
   for (size_t n = 0; n < whole.size(); ++n) {
     io::Pickle pickle;
-    EXPECT_THAT(error_of(ErrorKind::Io, [&] { pickle.read("f", 100, as_bytes(whole).subspan(0, n)); }),
-                testing::HasSubstr("[pickle] f: offset 1"));
+    EXPECT_THAT(error_of(ErrorKind::Io, [&] { pickle.read("f", 100, as_bytes(whole).subspan(0, n)); }), testing::HasSubstr("[pickle] f: offset 1"));
   }
 }
 

@@ -29,20 +29,17 @@ double rms(const std::vector<double>& a, const std::vector<double>& b) {
 bool is_winograd(const Tensor& y) { return y.uop().op() == Op::GetTuple; }
 
 Tensor convolved(const Case& c) {
-  return Tensor::zeros({c.batch, c.cin, c.height, c.width})
-      .conv2d(Tensor::zeros({c.cout, c.cin, 3, 3}), {.padding = IntList(c.pads)});
+  return Tensor::zeros({c.batch, c.cin, c.height, c.width}).conv2d(Tensor::zeros({c.cout, c.cin, 3, 3}), {.padding = IntList(c.pads)});
 }
 
 }  // namespace
 
 TEST(Winograd, IsWithinFourTimesTheErrorOfTheDirectSum) {
-  for (const Case& c : {Case{2, 32, 24, 12, 9, {1, 1, 1, 1}}, Case{1, 24, 32, 9, 16, {0, 0, 0, 0}},
-                        Case{1, 16, 16, 7, 5, {0, 2, 2, 1}}, Case{1, 16, 16, 8, 8, {3, 3, 3, 3}}}) {
+  for (const Case& c : {Case{2, 32, 24, 12, 9, {1, 1, 1, 1}}, Case{1, 24, 32, 9, 16, {0, 0, 0, 0}}, Case{1, 16, 16, 7, 5, {0, 2, 2, 1}},
+                        Case{1, 16, 16, 8, 8, {3, 3, 3, 3}}}) {
     const Tensor x = Tensor::randn({c.batch, c.cin, c.height, c.width}).realize();
     const Tensor w = Tensor::randn({c.cout, c.cin, 3, 3}).realize();
-    const Tensor dy =
-        Tensor::randn({c.batch, c.cout, c.height + c.pads[2] + c.pads[3] - 2, c.width + c.pads[0] + c.pads[1] - 2})
-            .realize();
+    const Tensor dy = Tensor::randn({c.batch, c.cout, c.height + c.pads[2] + c.pads[3] - 2, c.width + c.pads[0] + c.pads[1] - 2}).realize();
     const auto exact = results(x.cast(DType::Float64), w.cast(DType::Float64), dy.cast(DType::Float64), c);
     const auto by = [&](int64_t how) {
       const FlagScope flag("WINO", how);

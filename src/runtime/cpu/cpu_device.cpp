@@ -29,8 +29,7 @@ CpuProgram::CpuProgram(const KernelObject& object)
     : Program(object.name, object.n_buffers, object.n_variables),
       object_(LoadedObject::load(object.library, "kernel " + object.name)),
       parallel_(object.parallel) {
-  WHIT_USER(object.scratch_bytes >= 0, Value, "[load] kernel {} asks for {} bytes of scratch memory", object.name,
-            object.scratch_bytes);
+  WHIT_USER(object.scratch_bytes >= 0, Value, "[load] kernel {} asks for {} bytes of scratch memory", object.name, object.scratch_bytes);
   kernel_.fn = reinterpret_cast<CpuKernelFn>(object_->must_find(object.name));
   kernel_.min_part = std::max<int64_t>(object.min_part, 1);
   kernel_.scratch_bytes = static_cast<size_t>(object.scratch_bytes);
@@ -39,8 +38,7 @@ CpuProgram::CpuProgram(const KernelObject& object)
 CpuKernel CpuProgram::kernel(int64_t global) const {
   CpuKernel kernel = kernel_;
   kernel.global = global;
-  if (!parallel_ || flag::THREADS() == 0 || global < 2 * kernel.min_part)
-    kernel.min_part = std::max<int64_t>(global, 1);
+  if (!parallel_ || flag::THREADS() == 0 || global < 2 * kernel.min_part) kernel.min_part = std::max<int64_t>(global, 1);
   return kernel;
 }
 
@@ -88,16 +86,13 @@ class CpuKind : public DeviceKind {
   CpuKind() : DeviceKind("CPU", "the cores of this machine") {}
   int count() override { return kPlainOrdinals; }
   std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
-    return std::make_unique<PlainDevice<HostAllocator, CpuProgram>>(device_name,
-                                                                    target.arch.empty() ? default_arch() : target.arch);
+    return std::make_unique<PlainDevice<HostAllocator, CpuProgram>>(device_name, target.arch.empty() ? default_arch() : target.arch);
   }
   std::vector<std::string> renderers() const override { return {"LLVM", "C"}; }
   std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {
     return renderer == "LLVM" ? make_llvm_compiler(arch) : make_c_compiler(arch);
   }
-  std::string probe_kernel(const std::string& renderer) const override {
-    return renderer == "LLVM" ? kProbeLlvm : kProbeC;
-  }
+  std::string probe_kernel(const std::string& renderer) const override { return renderer == "LLVM" ? kProbeLlvm : kProbeC; }
   std::string default_arch() override { return host_cpu_arch(); }
   int default_rank() const override { return 100; }
 };

@@ -80,8 +80,7 @@ class DiskKind : public DeviceKind {
   DiskKind() : DeviceKind("DISK", "files, named DISK:path") {}
   int count() override { return 1; }
   std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget&) override {
-    WHIT_USER(device_name.size() > std::strlen("DISK:"), Value, "[disk] '{}' names no file; expected DISK:path",
-              device_name);
+    WHIT_USER(device_name.size() > std::strlen("DISK:"), Value, "[disk] '{}' names no file; expected DISK:path", device_name);
     return std::make_unique<DiskDevice>(device_name);
   }
   bool always_allowed() const override { return true; }

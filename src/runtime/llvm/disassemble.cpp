@@ -21,8 +21,7 @@
 
 namespace whit {
 
-std::string disassemble_object(const std::string& object, const std::string& triple, const std::string& cpu,
-                               const std::string& features) {
+std::string disassemble_object(const std::string& object, const std::string& triple, const std::string& cpu, const std::string& features) {
   std::string error;
   const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(triple, error);
   WHIT_USER(target, Device, "[llvm] {}", error);
@@ -32,8 +31,7 @@ std::string disassemble_object(const std::string& object, const std::string& tri
   const std::unique_ptr<llvm::MCInstrInfo> instructions(target->createMCInstrInfo());
   llvm::MCContext context(llvm::Triple(triple), syntax.get(), registers.get(), subtarget.get());
   const std::unique_ptr<llvm::MCDisassembler> decoder(target->createMCDisassembler(*subtarget, context));
-  const std::unique_ptr<llvm::MCInstPrinter> printer(
-      target->createMCInstPrinter(llvm::Triple(triple), 1, *syntax, *instructions, *registers));
+  const std::unique_ptr<llvm::MCInstPrinter> printer(target->createMCInstPrinter(llvm::Triple(triple), 1, *syntax, *instructions, *registers));
   WHIT_USER(decoder && printer, NotImplemented, "[llvm] {} has no disassembler", triple);
 
   auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernel"));
@@ -48,8 +46,7 @@ std::string disassemble_object(const std::string& object, const std::string& tri
     for (uint64_t at = 0, n = 0; at < bytes.size(); at += n) {
       llvm::MCInst instruction;
       out << llvm::format_hex_no_prefix(at, 6) << ":";
-      if (decoder->getInstruction(instruction, n, bytes.slice(at), at, llvm::nulls()) ==
-          llvm::MCDisassembler::Success) {
+      if (decoder->getInstruction(instruction, n, bytes.slice(at), at, llvm::nulls()) == llvm::MCDisassembler::Success) {
         printer->printInst(&instruction, at, "", *subtarget, out);
       } else {
         n = n ? n : 1;

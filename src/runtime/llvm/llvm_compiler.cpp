@@ -121,12 +121,11 @@ TargetSpec make_spec(const std::string& arch) {
   spec.triple = parsed.machine + "-unknown-linux-gnu";
   std::vector<std::string> features;
   if (parsed.cpu == "native") {
-    WHIT_USER(parsed.machine == parse_cpu_arch(host_cpu_arch()).machine, Device,
-              "[llvm] arch '{}': this machine is {}, so 'native' cannot be {}", arch, host_cpu_arch(), parsed.machine);
+    WHIT_USER(parsed.machine == parse_cpu_arch(host_cpu_arch()).machine, Device, "[llvm] arch '{}': this machine is {}, so 'native' cannot be {}",
+              arch, host_cpu_arch(), parsed.machine);
     spec.cpu = llvm::sys::getHostCPUName().str();
     // The name alone lies where a hypervisor or the system hides features.
-    for (const auto& feature : llvm::sys::getHostCPUFeatures())
-      features.push_back((feature.second ? "+" : "-") + feature.first().str());
+    for (const auto& feature : llvm::sys::getHostCPUFeatures()) features.push_back((feature.second ? "+" : "-") + feature.first().str());
     std::ranges::sort(features);
   } else {
     spec.cpu = parsed.cpu;
@@ -142,8 +141,8 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const TargetSpec& spec, llvm::
   options.TrapUnreachable = false;
   options.ExceptionModel = llvm::ExceptionHandling::None;
   const llvm::Target& target = must_find_target(spec.triple);
-  return std::unique_ptr<llvm::TargetMachine>(target.createTargetMachine(
-      spec.triple, spec.cpu, spec.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
+  return std::unique_ptr<llvm::TargetMachine>(
+      target.createTargetMachine(spec.triple, spec.cpu, spec.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
 }
 
 // The passes over a function. Kernels come with their loops laid out, vectors chosen and little left to inline, so the
@@ -200,8 +199,7 @@ struct CompileState {
   llvm::SmallVector<char, 0> object;
 };
 
-void compile_text(CompileState& state, llvm::TargetMachine& machine, const std::string& source, int64_t llvmopt,
-                  bool wide, std::string& errors) {
+void compile_text(CompileState& state, llvm::TargetMachine& machine, const std::string& source, int64_t llvmopt, bool wide, std::string& errors) {
   state.context.setDiagnosticHandler(std::make_unique<Diagnostics>(errors));
   llvm::SMDiagnostic problem;
   const llvm::DataLayout layout = machine.createDataLayout();
@@ -240,11 +238,9 @@ void compile_text(CompileState& state, llvm::TargetMachine& machine, const std::
 class LlvmCompiler : public Compiler {
  public:
   explicit LlvmCompiler(TargetSpec spec)
-      : Compiler("llvm " LLVM_VERSION_STRING ",object 2," + spec.triple + "," + spec.cpu + "," + spec.features),
-        spec_(std::move(spec)) {
+      : Compiler("llvm " LLVM_VERSION_STRING ",object 2," + spec.triple + "," + spec.cpu + "," + spec.features), spec_(std::move(spec)) {
     // Checked against a description without CPU and features: LLVM only prints a warning about unknown ones.
-    const std::unique_ptr<llvm::MCSubtargetInfo> known_info(
-        must_find_target(spec_.triple).createMCSubtargetInfo(spec_.triple, "", ""));
+    const std::unique_ptr<llvm::MCSubtargetInfo> known_info(must_find_target(spec_.triple).createMCSubtargetInfo(spec_.triple, "", ""));
     const llvm::MCSubtargetInfo& info = *known_info;
     WHIT_USER(info.isCPUStringValid(spec_.cpu), Device, "[llvm] unknown CPU '{}' of {}", spec_.cpu, spec_.triple);
     std::vector<std::string> known;
@@ -252,8 +248,8 @@ class LlvmCompiler : public Compiler {
     for (const std::string& feature : split(spec_.features, ',')) {
       if (feature.empty()) continue;
       const std::string plain = feature.substr(1);
-      WHIT_USER(std::ranges::find(known, plain) != known.end(), Device, "[llvm] unknown feature '{}' of {}{}", plain,
-                spec_.triple, did_you_mean(plain, known));
+      WHIT_USER(std::ranges::find(known, plain) != known.end(), Device, "[llvm] unknown feature '{}' of {}{}", plain, spec_.triple,
+                did_you_mean(plain, known));
     }
     const std::unique_ptr<llvm::TargetMachine> machine = make_machine(spec_, llvm::CodeGenOptLevel::Default);
     wide_ = machine->getTargetTriple().isX86() && machine->getMCSubtargetInfo()->checkFeatures("+avx512f");
@@ -276,14 +272,11 @@ class LlvmCompiler : public Compiler {
     }
     const std::string reason = fatal.empty() ? errors : fatal;
     WHIT_USER(reason.empty(), Compile, "{}",
-              compile_error(kernel, "LLVM", reason, source,
-                            fmt::format("llc-19 -mtriple={} -mcpu={} kernel.ll", spec_.triple, spec_.cpu)));
+              compile_error(kernel, "LLVM", reason, source, fmt::format("llc-19 -mtriple={} -mcpu={} kernel.ll", spec_.triple, spec_.cpu)));
     return std::string(state->object.data(), state->object.size());
   }
 
-  std::string disassemble(const std::string& library) override {
-    return disassemble_object(library, spec_.triple, spec_.cpu, spec_.features);
-  }
+  std::string disassemble(const std::string& library) override { return disassemble_object(library, spec_.triple, spec_.cpu, spec_.features); }
 
  private:
   std::unique_ptr<llvm::TargetMachine>& thread_machine(int64_t llvmopt) {

@@ -4,8 +4,6 @@
 
 namespace whit {
 
-std::shared_ptr<Compiler> make_llvm_compiler(const std::string&) {
-  raise(ErrorKind::Device, "[llvm] this build of whit has no LLVM");
-}
+std::shared_ptr<Compiler> make_llvm_compiler(const std::string&) { raise(ErrorKind::Device, "[llvm] this build of whit has no LLVM"); }
 
 }  // namespace whit

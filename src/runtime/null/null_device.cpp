@@ -17,8 +17,7 @@ class NullAllocator : public Allocator {
   using Allocator::Allocator;
   void copyin(void*, const void*, int64_t) override {}
   void copyout(void* to_host, void*, int64_t n_bytes) override {
-    WHIT_USER(flag::NULL_ALLOW_COPYOUT() != 0, Runtime,
-              "[copyout] {} holds no data; NULL_ALLOW_COPYOUT=1 reads zeros instead", device_.name());
+    WHIT_USER(flag::NULL_ALLOW_COPYOUT() != 0, Runtime, "[copyout] {} holds no data; NULL_ALLOW_COPYOUT=1 reads zeros instead", device_.name());
     std::memset(to_host, 0, static_cast<size_t>(n_bytes));
   }
   void* offset(void* handle, int64_t, int64_t off_bytes) override { return static_cast<char*>(handle) + off_bytes; }

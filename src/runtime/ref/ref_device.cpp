@@ -14,8 +14,7 @@ namespace {
 std::atomic<RefRunner> ref_runner{nullptr};
 class RefProgram : public Program {
  public:
-  explicit RefProgram(const KernelObject& object)
-      : Program(object.name, object.n_buffers, object.n_variables), object_(object) {}
+  explicit RefProgram(const KernelObject& object) : Program(object.name, object.n_buffers, object.n_variables), object_(object) {}
   double run(void* const* buffers, const int64_t* variables, const LaunchSize& size, bool wait) override {
     const RefRunner runner = ref_runner.load();
     WHIT_USER(runner, Device, "[device] REF cannot run {}: no evaluator is linked into this program", name);
@@ -36,9 +35,7 @@ class RefKind : public DeviceKind {
     return std::make_unique<PlainDevice<HostAllocator, RefProgram>>(device_name, target.arch);
   }
   std::vector<std::string> renderers() const override { return {"REF"}; }
-  std::shared_ptr<Compiler> make_compiler(const std::string&, const std::string&) override {
-    return std::make_shared<PassThroughCompiler>("ref");
-  }
+  std::shared_ptr<Compiler> make_compiler(const std::string&, const std::string&) override { return std::make_shared<PassThroughCompiler>("ref"); }
   bool always_allowed() const override { return true; }
 };
 

@@ -9,8 +9,7 @@
 namespace whit {
 
 /// Runs a kernel whose `library` is the text of its graph over buffers in host memory.
-using RefRunner = void (*)(const KernelObject& object, void* const* buffers, const int64_t* variables,
-                           const LaunchSize& size);
+using RefRunner = void (*)(const KernelObject& object, void* const* buffers, const int64_t* variables, const LaunchSize& size);
 void set_ref_runner(RefRunner runner);
 
 }  // namespace whit
