@@ -458,7 +458,7 @@ std::set<std::string> public_methods() {
   body = body.substr(body.find("class Tensor {\n public:"));
   body = body.substr(0, body.find("  struct Impl;"));
   std::set<std::string> names;
-  const std::regex method(R"(\n  (?:static )?(?:const )?(?:Tensor&?|std::vector<Tensor>|std::pair<Tensor, Tensor>) (\w+)\()");
+  const std::regex method(R"(\n  (?:template <[^>]*> )?(?:static )?(?:const )?(?:Tensor&?|std::vector<Tensor>|std::pair<Tensor, Tensor>) (\w+)\()");
   for (std::sregex_iterator it(body.begin(), body.end(), method), end; it != end; ++it)
     if ((*it)[1] != "operator") names.insert((*it)[1]);
   return names;
