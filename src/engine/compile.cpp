@@ -126,8 +126,9 @@ class ProgramCache {
  public:
   ProgramCache(const CompileJob& job, const CodePath& path, const Target& t, const std::string& decisions) : job_(job) {
     const bool is_looked_at = flag::DEBUG() >= 3 || flag::SPEC() > 0 || flag::TRACK_MATCH_STATS() > 0;
-    const bool is_own = passes_key() == 0 && (t.renderer == "llvm" || t.renderer == "c");  // not code of users
-    if (is_looked_at || !is_own || !flag::CCACHE() || !flag::CACHELEVEL() || path.kind == "NULL" || build_id().empty()) return;
+    // Not code of users, nor of a compiler that says that nothing of it is to be kept.
+    const bool is_own = passes_key() == 0 && (t.renderer == "llvm" || t.renderer == "c") && path.kind != "NULL" && !path.compiler->key().empty();
+    if (is_looked_at || !is_own || !flag::CCACHE() || !flag::CACHELEVEL() || build_id().empty()) return;
     key_ = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", build_id(), job.sink.key().hex(), path.kind, path.renderer, path.arch,
                        path.compiler->key(), t.vector_bytes, t.n_vector_registers, t.has_fma, t.l1_bytes, t.l2_bytes, t.l3_bytes, t.n_cores,
                        codegen_flags(), decisions);
