@@ -61,8 +61,9 @@ TEST(Decisions, DoNotChangeABit) {
   for (const auto& [name, sink] : kernels()) {
     codegen::Decisions model;
     const auto want = result(sink, 2, &model);
+    // The C compiler, where LLVM is left out, takes half a second a kernel: one other answer each.
     for (const auto& [question, n] : model.asked())
-      for (int i = 1; i < n; i += i < 4 ? 1 : 5) {
+      for (int i = 1; i < (WHIT_LLVM ? n : 2); i += i < 4 ? 1 : 5) {
         codegen::Decisions other = model.with(question, i);
         EXPECT_EQ(result(sink, 2, &other), want) << name << " " << other.str();
       }
