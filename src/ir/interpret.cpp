@@ -306,13 +306,14 @@ class Kernel {
 
 Sint with_values(const Sint& size, const VariableValues& variables) {
   std::unordered_map<const Node*, UOp> map;
-  for (const Node* n : toposort(size.uop())) {
+  const UOp u = size.uop();  // made here, when it is a number
+  for (const Node* n : toposort(u)) {
     if (n->op == Op::Bind) map.emplace(n, idx(n->arg.as_int()));
     if (n->op != Op::Variable) continue;
     const auto it = variables.find(std::string(n->arg.at(0).as_str()));
     if (it != variables.end()) map.emplace(n, idx(it->second));
   }
-  return substitute(size.uop(), map);
+  return substitute(u, map);
 }
 
 void evaluate_kernel(const UOp& sink, std::span<void* const> buffers, const VariableValues& variables) {
