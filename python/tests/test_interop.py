@@ -120,7 +120,8 @@ ONE_CALL = LONG.replace("for n in range(10 ** 9): (x + n).contiguous().pad(((0, 
 @pytest.mark.parametrize("program", [LONG, ONE_CALL], ids=["loop", "one-call"])
 def test_ctrl_c_interrupts(program):
   env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "CCACHE": "0"}
-  with subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, text=True) as p:
+  def default(): signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells start what runs in the background without it
+  with subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, text=True, preexec_fn=default) as p:
     assert p.stdout is not None and p.stdout.readline() == "go\n"
     time.sleep(1)
     p.send_signal(signal.SIGINT)
