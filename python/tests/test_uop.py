@@ -203,3 +203,13 @@ def test_buffers():
   with pytest.raises(ValueError): b.copyin(bytes(3))
   with pytest.raises(IndexError): b.view(9, dtypes.int32, 0)
   with pytest.raises(ValueError, match="-1 elements"): Buffer("CPU", -1, dtypes.int32)
+
+
+@pytest.mark.parametrize("op,want", [(Ops.FLOORDIV, [0] + [1] * 7), (Ops.CDIV, [0] + [1] * 7), (Ops.FLOORMOD, [0] * 8), (Ops.CMOD, [0] * 8)])
+@pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.uint32, dtypes.int64])
+def test_a_quotient_of_lanes_some_of_which_are_zero(op, want, dtype):
+  """A find of the compiler fuzzer: LLVM took the arm of a select for all lanes."""
+  lanes, kept = Tensor.arange(8, dtype=dtype), Tensor([True] * 8).realize()
+  by = Tensor.full((8,), 40, dtype=dtype)
+  x = kept.where(lanes, Tensor(UOp(Ops.SHL, dtype, (lanes.uop, by.uop)))) if dtype != dtypes.int64 else kept.where(lanes, lanes * 0)
+  assert Tensor(UOp(op, dtype, (x.uop, x.uop))).tolist() == want

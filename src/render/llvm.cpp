@@ -19,11 +19,13 @@ namespace {
 // {d} the result, {t} the operands' type, {b} the type of a comparison, {s} the suffix of an intrinsic, {max} and {g}
 // "max" and "g" of MAX, "min" and "l" of MIN, {k1} the number
 // 1 as {t}, {width} and {width-1} of an int.
+// The freeze keeps LLVM from dividing by one arm of the select for all lanes: an arm with a 0 in any lane counts as undefined
+// there, and the other one would be taken.
 constexpr const char* kQuotient =
     "{d}.zero = icmp eq {t} {1}, {k0}\n"
     "{d}.minus = icmp eq {t} {1}, {k-1}\n"
     "{d}.odd = or {b} {d}.zero, {d}.minus\n"
-    "{d}.den = select {b} {d}.odd, {t} {k1}, {t} {1}\n"
+    "{d}.safe = select {b} {d}.odd, {t} {k1}, {t} {1}\n{d}.den = freeze {t} {d}.safe\n"
     "{d}.quot = sdiv {t} {0}, {d}.den\n"
     "{d}.neg = sub {t} {k0}, {0}\n"
     "{d}.some = select {b} {d}.minus, {t} {d}.neg, {t} {d}.quot\n"
@@ -32,7 +34,7 @@ constexpr const char* kRemainder =
     "{d}.zero = icmp eq {t} {1}, {k0}\n"
     "{d}.minus = icmp eq {t} {1}, {k-1}\n"
     "{d}.odd = or {b} {d}.zero, {d}.minus\n"
-    "{d}.den = select {b} {d}.odd, {t} {k1}, {t} {1}\n"
+    "{d}.safe = select {b} {d}.odd, {t} {k1}, {t} {1}\n{d}.den = freeze {t} {d}.safe\n"
     "{d}.rem = srem {t} {0}, {d}.den\n"
     "{d} = select {b} {d}.zero, {t} {0}, {t} {d}.rem";
 
@@ -74,13 +76,15 @@ constexpr TextRow kRows[] = {
     {Op::Cdiv, kSigned, nullptr, kQuotient},
     {Op::Cdiv, kUnsigned, divisor_is_safe, "{d} = udiv {t} {0}, {1}"},
     {Op::Cdiv, kUnsigned, nullptr,
-     "{d}.zero = icmp eq {t} {1}, {k0}\n{d}.den = select {b} {d}.zero, {t} {k1}, {t} {1}\n"
+     "{d}.zero = icmp eq {t} {1}, {k0}\n{d}.safe = select {b} {d}.zero, {t} {k1}, {t} {1}\n"
+     "{d}.den = freeze {t} {d}.safe\n"
      "{d}.quot = udiv {t} {0}, {d}.den\n{d} = select {b} {d}.zero, {t} {k0}, {t} {d}.quot"},
     {Op::Cmod, kSigned, divisor_is_safe, "{d} = srem {t} {0}, {1}"},
     {Op::Cmod, kSigned, nullptr, kRemainder},
     {Op::Cmod, kUnsigned, divisor_is_safe, "{d} = urem {t} {0}, {1}"},
     {Op::Cmod, kUnsigned, nullptr,
-     "{d}.zero = icmp eq {t} {1}, {k0}\n{d}.den = select {b} {d}.zero, {t} {k1}, {t} {1}\n"
+     "{d}.zero = icmp eq {t} {1}, {k0}\n{d}.safe = select {b} {d}.zero, {t} {k1}, {t} {1}\n"
+     "{d}.den = freeze {t} {d}.safe\n"
      "{d}.rem = urem {t} {0}, {d}.den\n{d} = select {b} {d}.zero, {t} {0}, {t} {d}.rem"},
     {Op::Cmod, kFloat, nullptr, "{d} = frem {t} {0}, {1}"},
     {kOrOfBools, kBool, nullptr, "{d} = or {t} {0}, {1}"},
