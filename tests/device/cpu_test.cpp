@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/flags.h"
 #include "base/subprocess.h"
+#include "error_of.h"
 #include "runtime/buffer.h"
 #include "runtime/compile_server.h"
 #include "runtime/compiler.h"
@@ -69,15 +70,6 @@ std::vector<std::shared_ptr<Compiler>> compilers() {
 }
 
 const char* source_for(const Compiler& compiler) { return compiler.key().starts_with("llvm") ? kLlvm : kC; }
-
-template <class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(Cpu, RunsKernelsInPartsAndWhole) {
   constexpr int64_t kN = 10'007;

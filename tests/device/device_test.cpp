@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "device/contract.h"
+#include "error_of.h"
 #include "runtime/allocator.h"
 #include "runtime/buffer.h"
 #include "runtime/counters.h"
@@ -27,15 +28,6 @@
 
 namespace whit {
 namespace {
-
-template <class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 // Kinds with memory that can be read back.
 std::vector<std::string> devices_with_memory() {

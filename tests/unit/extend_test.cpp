@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "error_of.h"
 #include "ir/build.h"
 #include "render/renderer.h"
 #include "rewrite/passes.h"
@@ -36,15 +37,6 @@ TEST(Passes, RunAtTheirStageWhileTheyLive) {
     EXPECT_EQ(passes_key(), 0u);
     EXPECT_EQ(sum_of(x), (std::vector<float>{1.5, 2.5}));
   }
-}
-
-template <class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Passes, AreHeldToWhatTheyWereGiven) {

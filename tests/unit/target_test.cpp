@@ -6,19 +6,11 @@
 
 #include "base/error.h"
 #include "base/flags.h"
+#include "error_of.h"
 #include "runtime/compiler.h"
 
 namespace whit {
 namespace {
-
-template <class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 std::string shown(const DeviceTarget& t) {
   std::string indices;
