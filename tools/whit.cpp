@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/flags.h"
-#include "runtime/compile_server.h"
 #include "runtime/device.h"
 #include "viz/device_table.h"
 
@@ -35,13 +34,6 @@ void add_flags(CLI::App& app) {
       std::fputs(fmt::format("{:<26} {:<10} {}\n", info.name, text, info.doc).c_str(), stdout);
     }
   });
-}
-
-void add_compile_server(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand("compile-server", "serve compiles on standard input and output (for whit itself)");
-  static std::string renderer = "LLVM";
-  command->add_option("renderer", renderer, "LLVM or C")->check(CLI::IsMember({"LLVM", "C"}));
-  command->callback([] { serve_compiles(STDIN_FILENO, STDOUT_FILENO, renderer == "LLVM" ? make_llvm_compiler : make_c_compiler); });
 }
 
 // Benchmarks belong to the source tree: bench/run.py there does the work, and has its own help.
@@ -71,7 +63,6 @@ int run(int argc, char** argv) {
   app.footer("Flags are read from the environment (DEBUG=2, DEV=CPU:C ...); `whit flags` lists them.");
   add_devices(app);
   add_flags(app);
-  add_compile_server(app);
   add_bench(app);
   try {
     check_flags();

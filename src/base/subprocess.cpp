@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <utility>
 
 #include "base/error.h"
 #include "base/os.h"
@@ -40,11 +39,9 @@ struct Pipe {
     if (end >= 0) ::close(end);
     end = -1;
   }
-  int take(int& end) { return std::exchange(end, -1); }
 };
 
-// `err` null: the child's standard error is ours.
-pid_t spawn(const std::vector<std::string>& argv, const Pipe& in, const Pipe& out, const Pipe* err) {
+pid_t spawn(const std::vector<std::string>& argv, const Pipe& in, const Pipe& out, const Pipe& err) {
   std::vector<char*> args;
   for (const std::string& arg : argv) args.push_back(const_cast<char*>(arg.c_str()));
   args.push_back(nullptr);
@@ -52,7 +49,7 @@ pid_t spawn(const std::vector<std::string>& argv, const Pipe& in, const Pipe& ou
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in.read_end, 0);
   posix_spawn_file_actions_adddup2(&actions, out.write_end, 1);
-  if (err) posix_spawn_file_actions_adddup2(&actions, err->write_end, 2);
+  posix_spawn_file_actions_adddup2(&actions, err.write_end, 2);
   pid_t pid = -1;
   const int rc = posix_spawnp(&pid, args[0], &actions, nullptr, args.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -110,7 +107,7 @@ int poll_ms(int64_t deadline_ns) {
 ProcessResult run_process(const std::vector<std::string>& argv, const std::string& input, int64_t timeout_ms) {
   Pipe in, out, err;
   const NoSigpipe no_sigpipe;
-  const pid_t pid = spawn(argv, in, out, &err);
+  const pid_t pid = spawn(argv, in, out, err);
   Pipe::close_end(in.read_end);
   Pipe::close_end(out.write_end);
   Pipe::close_end(err.write_end);
@@ -157,37 +154,6 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
-ChildProcess::ChildProcess(const std::vector<std::string>& argv) {
-  Pipe in, out;
-  pid_ = spawn(argv, in, out, nullptr);
-  to_child_ = in.take(in.write_end);
-  from_child_ = out.take(out.read_end);
-  make_nonblocking(to_child_);
-  make_nonblocking(from_child_);
-}
-
-ChildProcess::~ChildProcess() { end(); }
-
-std::string ChildProcess::end() {
-  if (to_child_ >= 0) ::close(to_child_);
-  if (from_child_ >= 0) ::close(from_child_);
-  to_child_ = from_child_ = -1;
-  if (pid_ < 0) return "ended before";
-  // One that ended by itself tells how; it may need a moment to.
-  int status = 0;
-  for (int i = 0; i < 20 && waitpid(pid_, &status, WNOHANG) == 0; ++i) {
-    if (i == 19) {
-      kill(pid_, SIGKILL);
-      wait_for(pid_);
-      pid_ = -1;
-      return "it was ended";
-    }
-    usleep(1000);
-  }
-  pid_ = -1;
-  return WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status)) : fmt::format("exit code {}", WEXITSTATUS(status));
-}
-
 namespace {
 template <class Byte, class Move> bool move_all(Move move, int fd, short event, Byte* at, size_t n_bytes, int64_t deadline_ns) {
   while (n_bytes > 0) {
@@ -213,12 +179,5 @@ bool write_all(int fd, const void* data, size_t n_bytes, int64_t deadline_ns) {
 bool read_all(int fd, void* data, size_t n_bytes, int64_t deadline_ns) {
   return move_all(::read, fd, POLLIN, static_cast<char*>(data), n_bytes, deadline_ns);
 }
-
-bool ChildProcess::write(const void* data, size_t n_bytes, int64_t deadline_ns) {
-  const NoSigpipe no_sigpipe;
-  return write_all(to_child_, data, n_bytes, deadline_ns);
-}
-
-bool ChildProcess::read(void* data, size_t n_bytes, int64_t deadline_ns) { return read_all(from_child_, data, n_bytes, deadline_ns); }
 
 }  // namespace whit

@@ -13,7 +13,6 @@
 #include "base/subprocess.h"
 #include "error_of.h"
 #include "runtime/buffer.h"
-#include "runtime/compile_server.h"
 #include "runtime/compiler.h"
 #include "runtime/device.h"
 #include "runtime/program.h"
@@ -188,20 +187,6 @@ TEST(Compiler, TheCacheSparesCompiling) {
     const FlagScope no_cache("CCACHE", int64_t{0});
     EXPECT_THROW(compiler->compile_cached("k", source), Error);
   }
-}
-
-TEST(Compiler, TheToolServesCompiles) {
-  char self[4096];
-  const ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
-  std::string folder(self, n > 0 ? static_cast<size_t>(n) : 0);
-  folder.resize(folder.rfind('/') == std::string::npos ? 0 : folder.rfind('/'));
-  const std::string tool = folder + "/../tools/whit";
-  if (access(tool.c_str(), X_OK) != 0) GTEST_SKIP() << "the tool is not built";
-  const auto local = make_c_compiler(host_cpu_arch());
-  ServedCompiler served(local->key(), {tool, "compile-server", "C"}, host_cpu_arch());
-  EXPECT_EQ(served.compile("k", kC), local->compile("k", kC));
-  EXPECT_EQ(error_of([&] { served.compile("bad", "no"); }).find("[compile] kernel bad does not compile"), 0u);
-  EXPECT_EQ(served.n_starts(), 1);
 }
 
 TEST(Compiler, CNamesWhatIsMissing) {
