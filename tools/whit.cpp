@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,18 @@ void add_flags(CLI::App& app) {
   });
 }
 
+void add_compile(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand("compile", "compile a kernel's source, standard input to standard output");
+  static std::string renderer, arch, kernel;
+  command->add_option("renderer", renderer, "LLVM or C")->required()->check(CLI::IsMember({"LLVM", "C"}));
+  command->add_option("arch", arch, "ARCH,CPU[,[+-]feature...], such as x86_64,native")->required();
+  command->add_option("kernel", kernel, "the function's name, for messages")->required();
+  command->callback([] {
+    const std::string source{std::istreambuf_iterator<char>(std::cin), {}};
+    std::cout << (renderer == "LLVM" ? make_llvm_compiler : make_c_compiler)(arch)->compile(kernel, source);
+  });
+}
+
 // Benchmarks belong to the source tree: bench/run.py there does the work, and has its own help.
 void add_bench(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("bench", "measure whit beside its peers, in a source tree; --help lists rows");
@@ -63,6 +77,7 @@ int run(int argc, char** argv) {
   app.footer("Flags are read from the environment (DEBUG=2, DEV=CPU:C ...); `whit flags` lists them.");
   add_devices(app);
   add_flags(app);
+  add_compile(app);
   add_bench(app);
   try {
     check_flags();

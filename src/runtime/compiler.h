@@ -56,6 +56,11 @@ std::shared_ptr<Compiler> make_llvm_compiler(const std::string& arch);
 /// errors: Device when there is none
 std::shared_ptr<Compiler> make_c_compiler(const std::string& arch);
 
+/// Compiles in a child process, so that a compiler that crashes or hangs costs one error. `argv` and the kernel's name are
+/// run for each kernel: source on standard input, the binary on standard output; an exit code but 0 is an error whose text
+/// is on standard error. `key` is that of the compiler which the child runs; `whit compile` is such a child.
+std::shared_ptr<Compiler> make_served_compiler(std::string key, std::vector<std::string> argv, int64_t timeout_ms = 60'000);
+
 /// Parts of an arch string of a CPU.
 struct CpuArch {
   std::string machine;                ///< "x86_64", "aarch64"

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -187,6 +188,26 @@ TEST(Compiler, TheCacheSparesCompiling) {
     const FlagScope no_cache("CCACHE", int64_t{0});
     EXPECT_THROW(compiler->compile_cached("k", source), Error);
   }
+}
+
+TEST(Compiler, TheToolServesCompiles) {
+  const std::string tool = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../tools/whit").string();
+  if (access(tool.c_str(), X_OK) != 0) GTEST_SKIP() << "the tool is not built";
+  const auto local = make_c_compiler(host_cpu_arch());
+  const auto served = make_served_compiler(local->key(), {tool, "compile", "C", host_cpu_arch()});
+  EXPECT_EQ(served->compile("k", kC), local->compile("k", kC));
+  EXPECT_NE(error_of([&] { served->compile("bad", "no"); }).find("[compile] kernel bad does not compile"), std::string::npos);
+}
+
+TEST(Compiler, AServedCompilerThatFailsCostsAnError) {
+  const auto fails = [](const std::string& script, int64_t timeout_ms = 60'000) {
+    return error_of([&] { make_served_compiler("key", {"/bin/sh", "-c", script}, timeout_ms)->compile("k", std::string(100'000, 's')); });
+  };
+  EXPECT_EQ(fails("kill -SEGV $$"), "[compile] kernel k: the compiler's process was ended by signal 11");
+  EXPECT_EQ(fails("exec sleep 60", 100), "[compile] kernel k: the compiler's process did not answer in 100 ms");
+  EXPECT_EQ(fails("echo why >&2; exit 3"), "[compile] kernel k: exit code 3 of the compiler's process: why\n");
+  EXPECT_EQ(fails("cat >/dev/null"), "[compile] kernel k: the compiler's process gave nothing");
+  EXPECT_NE(error_of([] { make_served_compiler("key", {"/no/such/program"})->compile("k", "s"); }).find("/no/such/program"), std::string::npos);
 }
 
 TEST(Compiler, CNamesWhatIsMissing) {
