@@ -36,12 +36,12 @@ def run(build: pathlib.Path, name: str, seconds: str) -> bool:
                                 stderr=subprocess.STDOUT).returncode
     text = output.read_text()
     seed = re.search(r"first seed (\d+)", text)
-    count = re.search(rf"^(\d+) {unit}", text, re.M)
+    count = re.search(rf"^(\d+) {unit}(?:, (\d+) through C)?", text, re.M)
     found = sorted(set(re.findall(r"\bseed (\d+)[:,]", text)))
     if status < 0 or (status and not found):
         found.append((keep.read_text().strip() if keep.exists() else "unknown") + " (died)")
     row = [datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), name, seconds, seed[1] if seed else "?",
-           count[1] if count else "0", ", ".join(found) or "-"]
+           count[1] if count else "0", ", ".join(found) or "-", (count and count[2]) or "-"]
     with LOG.open("a") as log:
         log.write("\t".join(row) + "\n")
     print(f"{name}: {row[4]} {unit} in {seconds} s from seed {row[3]}, found: {row[5]}")
@@ -49,15 +49,17 @@ def run(build: pathlib.Path, name: str, seconds: str) -> bool:
 
 
 def totals() -> None:
-    cases, seconds = collections.Counter(), collections.Counter()
+    cases, seconds, through_c = collections.Counter(), collections.Counter(), 0
     for line in LOG.read_text().splitlines():
         if line.startswith("#"):
             continue
-        _, name, took, _, n, _ = line.split("\t")
+        _, name, took, _, n, _, *c = line.split("\t")
+        through_c += int(c[0]) if c and c[0] != "-" else 0
         cases[name] += int(n)
         seconds[name] += float(took)
     for name in cases:
-        print(f"{name}: {cases[name]} {FUZZERS[name][2]} in {seconds[name]:.0f} s")
+        also = f", {through_c} of them through C," if name == "compiler" else ""
+        print(f"{name}: {cases[name]} {FUZZERS[name][2]}{also} in {seconds[name]:.0f} s")
 
 
 def main(argv: list[str]) -> int:

@@ -219,11 +219,9 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
   const os::IeeeFloats ieee;  // constants are folded as kernels compute
   std::vector<UOp> results(roots.size());
   std::vector<UOp> pending;
-  bool deviceless_only = true;
   for (size_t i = 0; i < roots.size(); ++i) {
     WHIT_CHECK(!is_weak(roots[i].dtype()), "realize of {}", roots[i].dtype());
     if (!in_memory(roots[i])) pending.push_back(roots[i]);
-    deviceless_only &= roots[i]->device == 0;
   }
   if (pending.empty()) {
     for (size_t i = 0; i < roots.size(); ++i) results[i] = in_memory(roots[i]);
@@ -271,12 +269,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
     if (plan.has_bind) to_schedule = unbound(to_schedule, variables);
     spread_roots = spread(to_schedule, plan.is_moved);
     to_schedule = plan.is_moved ? copy_ranges(spread_roots.roots) : spread_roots.roots;
-    bound = make_schedule(
-        to_schedule, deviceless_only ? default_device_id() : [&] {
-          for (const UOp& u : to_schedule)
-            if (u->device) return u->device;
-          return default_device_id();
-        }(), memory_budget);
+    bound = make_schedule(to_schedule, default_device_id(), memory_budget);
   } catch (...) {
     for (const KeptCopy& c : copies) set_payload(c.node, c.from);
     throw;

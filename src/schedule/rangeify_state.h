@@ -65,14 +65,22 @@ struct StateStore {
 class Rangeify {
  public:
   Rangeify(const Graph& graph, const Forced& forced, const RangeifyLimits& limits, uint16_t default_device)
-      : g_(graph), forced_(forced), limits_(limits), default_device_(default_device) {}
+      : g_(graph), forced_(forced), limits_(limits), device_(graph.size()) {
+    // A value that has no device is computed where it is wanted.
+    for (size_t i = g_.size(); i-- > 0;) {
+      if (const uint16_t own = node(static_cast<int32_t>(i))->device) device_[i] = own;
+      if (device_[i] == 0) device_[i] = default_device;
+      for (const int32_t s : g_.src_of(i))
+        if (uint16_t& d = device_[static_cast<size_t>(s)]; d == 0) d = device_[i];
+    }
+  }
 
   NestGraph run();
 
  private:
   const Node* node(int32_t i) const { return g_.nodes[static_cast<size_t>(i)]; }
   int32_t src(int32_t i, size_t k) const { return g_.src_of(static_cast<size_t>(i))[k]; }
-  uint16_t device_of(int32_t i) const { return node(i)->device ? node(i)->device : default_device_; }
+  uint16_t device_of(int32_t i) const { return device_[static_cast<size_t>(i)]; }
 
   // ---- memory and instances (rangeify.cpp)
 
@@ -191,7 +199,7 @@ class Rangeify {
   const Graph& g_;
   const Forced& forced_;
   const RangeifyLimits& limits_;
-  const uint16_t default_device_;
+  std::vector<uint16_t> device_;  // by node
   NestGraph out_{};
   Numbered<char> in_memory_{};
   std::vector<Cost> costs_{};

@@ -118,12 +118,24 @@ class Maker {
     keep(reshape(b, shape), 0, false);
   }
 
+  void count(const UOp& u) {
+    const Shape& s = u.shape();
+    const int64_t last = s.empty() ? 0 : s.back();
+    const auto add = [&](std::string kind) { ++(*counts_)[std::move(kind)]; };
+    add(std::string(name(u.op())));
+    add(std::string(name(u.dtype())));
+    add(fmt::format("{} {}", name(u.op()), name(u.dtype())));
+    add(fmt::format("rank {}", s.size()));
+    add(s.numel() == 0 ? "empty" : s.numel() == 1 ? "one element" : "elements");
+    if (last > 1) add(last % 16 == 0 ? "rows of 16" : last % 4 == 0 ? "rows of 4" : last % 2 == 1 ? "odd rows" : "even rows");
+  }
+
   // Adds a node with its value, unless that is too large or not predictable.
   const Known* keep(const UOp& u, double tolerance, bool any_zero) {
     if (u.shape().numel() > o_.max_elems || u.shape().size() > 7) return nullptr;
     if (std::isnan(tolerance) || std::isinf(tolerance)) return nullptr;
     Known k{u, g_.evaluate(u), tolerance, any_zero};
-    if (counts_) ++(*counts_)[std::string(name(u.op()))];
+    if (counts_) count(u);
     g_.nodes.push_back(std::move(k));
     return &g_.nodes.back();
   }

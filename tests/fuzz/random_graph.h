@@ -41,7 +41,7 @@ struct GraphOptions {
   std::string device = "CPU";
 };
 
-/// Counts how often each op was made, over all graphs of the process.
+/// Counts how often each op, dtype, pair of both ("ADD int8"), rank and kind of shape was made, over all graphs of the process.
 using OpCounts = std::map<std::string, int64_t>;
 
 KnownGraph random_graph(const GraphOptions& options, OpCounts* counts = nullptr);
