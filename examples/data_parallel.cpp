@@ -1,4 +1,5 @@
-// Data parallel training: each device has the whole model and a part of every batch.
+// Data parallel training: each device has the whole model and a part of every batch. Under `mpirun -np 2` the devices are
+// processes, else they are in this one.
 #include <cstdio>
 #include <cstdlib>
 
@@ -10,7 +11,8 @@ int main() {
   const char* const text = std::getenv("STEPS");
   const int n_steps = text ? std::atoi(text) : 30;
   const std::string kind = Tensor::zeros({1}).device().value();
-  const std::vector<std::string> devices{kind, kind + ":1"};
+  std::vector<std::string> devices{kind, kind + ":1"};
+  if (distributed::size() > 1) devices = distributed::devices();
   Tensor::manual_seed(1);
   nn::Linear l1(16, 32), l2(32, 1);
   std::vector<Tensor> params{l1.weight, l1.bias, l2.weight, l2.bias};
@@ -31,7 +33,7 @@ int main() {
     const Tensor x = Tensor::randn({64, 16}).realize();
     std::vector<Tensor> in{x.shard(devices, 0), x.sum({1}).relu().shard(devices, 0)};  // rows are dealt out
     loss = step(in)[0].item();
-    if (i % 10 == 0) std::printf("step %3d  loss %.4f\n", i, loss);
+    if (i % 10 == 0 && distributed::rank() == 0) std::printf("step %3d  loss %.4f\n", i, loss);
   }
-  std::printf("loss %.4f on %zu devices\n", loss, devices.size());
+  if (distributed::rank() == 0) std::printf("loss %.4f on %zu devices\n", loss, devices.size());
 }

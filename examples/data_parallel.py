@@ -1,8 +1,9 @@
 """Data parallel training: each device has the whole model and a part of every batch.
 
-DEVICES=2 STEPS=30 python examples/data_parallel.py
+DEVICES=2 STEPS=30 python examples/data_parallel.py            devices of one process
+mpirun -np 2 python examples/data_parallel.py                  a device a process
 """
-from whit import Context, Device, Tensor, TinyJit, getenv, nn
+from whit import Context, Device, Tensor, TinyJit, distributed, getenv, nn
 
 
 class Model:
@@ -13,6 +14,7 @@ class Model:
 if __name__ == "__main__":
   kind = Device.DEFAULT.split(":")[0]
   devices = tuple(f"{kind}:{i}" for i in range(getenv("DEVICES", 2)))
+  if distributed.size() > 1: devices = distributed.devices()
   Tensor.manual_seed(1)
   model, truth = Model(), Tensor.randn(16, 4).realize()
   params = nn.state.get_parameters(model)
@@ -30,5 +32,5 @@ if __name__ == "__main__":
     x = Tensor.randn(64, 16)
     y = (x @ truth).argmax(1)
     loss = step(x.shard(devices, axis=0).realize(), y.shard(devices, axis=0).realize())  # rows are dealt out
-    if i % 10 == 0: print(f"step {i:3d}  loss {loss.item():.4f}")
-  print(f"loss {loss.item():.4f} on {len(devices)} devices")
+    if i % 10 == 0 and distributed.rank() == 0: print(f"step {i:3d}  loss {loss.item():.4f}")
+  if distributed.rank() == 0: print(f"loss {loss.item():.4f} on {len(devices)} devices")

@@ -1,8 +1,9 @@
 """Tensor parallel training: each device has a part of every weight, and all see the whole batch.
 
-DEVICES=2 STEPS=30 python examples/tensor_parallel.py
+DEVICES=2 STEPS=30 python examples/tensor_parallel.py          devices of one process
+mpirun -np 2 python examples/tensor_parallel.py                a device a process
 """
-from whit import Context, Device, Tensor, TinyJit, getenv, nn
+from whit import Context, Device, Tensor, TinyJit, distributed, getenv, nn
 
 
 class Block:
@@ -26,6 +27,7 @@ class Block:
 if __name__ == "__main__":
   kind = Device.DEFAULT.split(":")[0]
   devices = tuple(f"{kind}:{i}" for i in range(getenv("DEVICES", 2)))
+  if distributed.size() > 1: devices = distributed.devices()
   Tensor.manual_seed(1)
   model = Block()
   for name, p in nn.state.get_state_dict(model).items(): p.shard_(devices, Block.AXES.get(name))
@@ -42,5 +44,5 @@ if __name__ == "__main__":
     start = Tensor.randint(8, 1, high=16)
     t = (start + Tensor.arange(12) * 3) % 16  # the next token is always three more
     loss = step(t.shard(devices).realize())
-    if i % 10 == 0: print(f"step {i:3d}  loss {loss.item():.4f}")
-  print(f"loss {loss.item():.4f} on {len(devices)} devices")
+    if i % 10 == 0 and distributed.rank() == 0: print(f"step {i:3d}  loss {loss.item():.4f}")
+  if distributed.rank() == 0: print(f"loss {loss.item():.4f} on {len(devices)} devices")

@@ -6,6 +6,7 @@
 #include "runtime/target.h"
 #include "viz/device_table.h"
 #include "viz/timeline.h"
+#include "whit/distributed.h"
 
 namespace whit::python {
 namespace {
@@ -49,6 +50,10 @@ void bind_runtime(nb::module_& m) {
     return l;
   });
   m.def("device_table", [](bool colours) { return unlocked([&] { return device_table(colours); }); }, nb::arg("colours") = false);
+  m.def("distributed_rank", &distributed::rank);
+  m.def("distributed_size", &distributed::size);
+  m.def("distributed_devices", [] { return unlocked([] { return distributed::devices(); }); });
+  m.def("distributed_abort", &distributed::abort);
   m.def("add_to_timeline", [](const std::string& name, const std::string& device, double start_us, double end_us) {
     const auto ns = [](double us) { return static_cast<int64_t>(us * 1e3); };
     add_to_timeline({"python", name, device == "WHIT" ? "" : device, 0, ns(start_us), ns(end_us)});

@@ -2,6 +2,7 @@
 #pragma once
 #include "base/flags.h"
 #include "whit/datasets.h"
+#include "whit/distributed.h"
 #include "whit/gguf.h"
 #include "whit/jit.h"
 #include "whit/lr_scheduler.h"

@@ -35,6 +35,7 @@ void Allocator::copyin(void*, const void*, int64_t) { no_hook("copyin"); }
 void Allocator::copyout(void*, void*, int64_t) { no_hook("copyout"); }
 void* Allocator::offset(void*, int64_t, int64_t) { no_hook("offset"); }
 void Allocator::transfer(void*, void*, int64_t, Device&) { no_hook("transfer"); }
+bool Allocator::push(Device&, void*, void*, int64_t) { return false; }
 void* Allocator::map(void*, int64_t, Device&) { no_hook("map"); }
 void Allocator::unmap(void*, int64_t) { no_hook("unmap"); }
 void* Allocator::host_pointer(void*) { return nullptr; }

@@ -41,6 +41,8 @@ class Allocator {
   virtual void* offset(void* handle, int64_t n_bytes, int64_t off_bytes);
   /// Copies from another device without the host. Only where supports_transfer().
   virtual void transfer(void* to, void* from, int64_t n_bytes, Device& from_device);
+  /// Copies to another device in a way of its own; false when it has none.
+  virtual bool push(Device& to_device, void* to, void* from, int64_t n_bytes);
   /// Makes memory of another device usable here, and undoes it.
   virtual void* map(void* handle, int64_t n_bytes, Device& owner);
   virtual void unmap(void* mapped, int64_t n_bytes);

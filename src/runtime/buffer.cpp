@@ -113,6 +113,7 @@ void Buffer::copy_from(Buffer& from) {
   Device& from_device = from.device();
   Allocator& to = to_device.allocator();
   Allocator& source = from_device.allocator();
+  if (source.push(to_device, handle(), from.handle(), n_bytes_)) return;
   if (to.supports_transfer(from_device)) return to.transfer(handle(), from.handle(), n_bytes_, from_device);
   from_device.synchronize();
   if (void* const host = to.host_pointer(handle())) {

@@ -45,6 +45,8 @@ class Device {
   virtual std::shared_ptr<Program> load(const KernelObject& object);
   /// Returns when all earlier work is done. errors: what that work raised; Device with the kernel on a time-out
   virtual void synchronize() {}
+  /// True when its memory is another process's: here nothing can be read from it, and its programs do nothing.
+  virtual bool is_elsewhere() const { return false; }
   /// Waits, then gives back what the interface holds. Called once. The device is not used afterwards.
   virtual void finalize() {}
 

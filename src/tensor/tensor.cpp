@@ -1,4 +1,5 @@
 // The handle: what a tensor is, its memory, reading and writing it.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <mutex>
@@ -290,7 +291,14 @@ void Tensor::copy_to(void* host, size_t n) const {
   WHIT_USER(n == want, Value, "[copy_to] the destination has {} bytes; expected {}", n, want);
   if (n == 0) return;
   WHIT_USER(!engine::is_capturing(), Jit, "[jit] data of a tensor is read while a function is captured");
-  if (const auto on = t.devices(); on.size() > 1) return t.to(on[0]).copy_to(host, n);
+  if (const auto on = t.devices(); on.size() > 1) {
+    const auto is_here = [](const std::string& d) { return !Device::get(d).is_elsewhere(); };
+    if (std::ranges::all_of(on, is_here)) return t.to(on[0]).copy_to(host, n);
+    // Other processes compute with this one only what all compute: every part. What each has whole is then read at home.
+    realize_all(std::span<const Tensor>(&t, 1));
+    const auto here = std::ranges::find_if(on, is_here);
+    return t.to(here != on.end() && shard_axis(t.uop()) < 0 ? *here : "CPU").copy_to(host, n);
+  }
   if (const UOp c = t.impl_->storage ? UOp() : base_const(t.impl_->value)) {
     const Scalar v = scalar_of(c);
     for (int64_t i = 0; i < t.numel(); ++i) write_element(t.dtype(), host, i, v);
