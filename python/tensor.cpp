@@ -160,7 +160,14 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
           "grad",
           [](const Tensor& x) -> nb::typed<nb::object, std::optional<Tensor>> {
             const Tensor g = x.grad();
-            return g.defined() ? nb::cast(g) : nb::none();
+            if (g.defined()) return nb::cast(g);
+            if (x.is_cut_off() &&
+                PyErr_WarnEx(PyExc_UserWarning,
+                             "[grad] there is none: backward found only a value that was computed from this tensor and realised, which is "
+                             "a leaf; call backward before realize, or detach that value",
+                             1) < 0)
+              throw nb::python_error();
+            return nb::none();
           },
           [](Tensor& x, nb::handle g) {
             WHIT_USER(g.is_none() || nb::isinstance<Tensor>(g), Type, "[grad] expected a Tensor or None, got {}", nb::repr(g.type()).c_str());

@@ -182,6 +182,8 @@ class Tensor {
   bool is_param() const;
   Tensor& is_param_(bool is_param = true);
   Tensor grad() const;  ///< undefined when there is none
+  /// Has this no gradient because what backward was called on led here only through a value that was realised before?
+  bool is_cut_off() const;
   void set_grad(const Tensor& grad);
   /// True when its value is in memory and up to date.
   bool is_realized() const;

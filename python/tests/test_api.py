@@ -287,12 +287,35 @@ def test_a_message_with_bytes_that_are_no_text(tmp_path):
   with pytest.raises(OSError, match="the header is not JSON"): nn.state.safe_load(str(tmp_path / "x"))
 
 
+def test_grad_behind_a_realised_value_says_why_there_is_none():
+  import warnings
+  w, v, data = Tensor([2.0, 3.0]), Tensor([1.0, 1.0]), Tensor([5.0, 7.0])
+  h = (w * w).realize()
+  (h * v).sum().backward()
+  with pytest.warns(UserWarning, match=r"\[grad\] there is none: .* realised"): assert w.grad is None
+  with pytest.warns(UserWarning), pytest.raises(AssertionError, match="has no gradient"), Context(TRAINING=1): nn.optim.SGD([w]).step()
+  with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    assert v.grad.tolist() == [4.0, 9.0] and h.grad.tolist() == [1.0, 1.0]
+    w.grad = None
+    assert w.grad is None and data.grad is None and Tensor([1.0]).grad is None
+    (w * w).detach().realize().mul(v).sum().backward()  # meant
+    assert w.grad is None
+    h = w * w
+    h.numpy()  # reading cuts nothing
+    h.sum().backward()
+    assert w.grad.tolist() == [4.0, 6.0]
+    x = (data / 2).realize()
+    (x * w).sum().backward()  # w is reached directly
+    assert w.grad.tolist() == [6.5, 9.5]
+
+
 def test_a_gradient_that_is_asked_for_too_late():
   """What was realised is a leaf: no silent zeros, where a graph led before; zeros, where none did."""
   w, u = Tensor([1.0, 2.0]).realize(), Tensor([3.0, 4.0]).realize()
   with pytest.raises(RuntimeError, match="target 0 of shape \\(2,\\) only through a value that was realised before"): (w * w).sum().realize().gradient(w)
   with pytest.raises(RuntimeError, match="the result was realised before"): (w * w).sum().realize().backward()
-  assert w.grad is None
+  with pytest.warns(UserWarning, match="call backward before realize"): assert w.grad is None
   def inner(): return ((w * 2).realize() * 3).realize()  # whose tensors are gone
   with pytest.raises(RuntimeError, match="target 1 "): (inner() * u).sum().gradient(u, w)
   assert (inner() * u).sum().gradient(u)[0].tolist() == [6.0, 12.0]

@@ -24,38 +24,36 @@ BufferPtr buffer_of(const UOp& b) {
 }
 
 namespace {
-const std::vector<int64_t>& origins(const UOp& b) {
-  static const std::vector<int64_t> none;
-  const auto memory = payload(buffer_parts(b)[0]);
-  return memory ? std::static_pointer_cast<Buffer>(memory)->made_from : none;
-}
 NodeList float_buffers(const UOp& of) {
   NodeList found;
   for (const Node* n : toposort(of, [](const Node* k) { return k->op != Op::Detach; }))
     if (n->op == Op::Buffer && is_float(n->dtype)) found.push_back(n);
   return found;
 }
+std::vector<int64_t> sorted(std::vector<int64_t> ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
 }  // namespace
+
+std::vector<int64_t> origins_below(const UOp& of) {
+  std::vector<int64_t> ids;
+  for (const Node* n : float_buffers(of))
+    if (const auto memory = payload(buffer_parts(UOp(n))[0])) {
+      const std::vector<int64_t>& older = std::static_pointer_cast<Buffer>(memory)->made_from;
+      ids.insert(ids.end(), older.begin(), older.end());
+    }
+  return sorted(std::move(ids));
+}
 
 void remember_origin(const UOp& b, const UOp& of) {
   constexpr size_t kMost = 4096;  // parameters are older than what is made in a loop
-  std::vector<int64_t> ids;
-  for (const Node* n : float_buffers(of)) {
-    ids.push_back(n->arg.int_at(0));
-    const std::vector<int64_t>& older = origins(UOp(n));
-    ids.insert(ids.end(), older.begin(), older.end());
-  }
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::vector<int64_t> ids = origins_below(of);
+  for (const Node* n : float_buffers(of)) ids.push_back(n->arg.int_at(0));
+  ids = sorted(std::move(ids));
   if (ids.size() > kMost) ids.resize(kMost);
   buffer_of(buffer_parts(b)[0])->made_from = std::move(ids);
-}
-
-bool has_origin(const UOp& b) { return !origins(b).empty(); }
-bool is_made_from(const UOp& of, int64_t id) {
-  const NodeList found = float_buffers(of);
-  return std::any_of(found.begin(), found.end(),
-                     [&](const Node* n) { return std::binary_search(origins(UOp(n)).begin(), origins(UOp(n)).end(), id); });
 }
 
 UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory) {

@@ -15,10 +15,8 @@ BufferPtr buffer_of(const UOp& buffer_node);
 /// Remembers in the memory of `buffer_node` which floats the value `of` was computed from, so that a gradient that is asked for too
 /// late can say so. DETACH hides what is below it.
 void remember_origin(const UOp& buffer_node, const UOp& of);
-/// Was a BUFFER that `of` reads computed from the memory `id`?
-bool is_made_from(const UOp& of, int64_t id);
-/// Was a BUFFER computed from other floats?
-bool has_origin(const UOp& buffer_node);
+/// Ids, in order, of the float memory that BUFFERs which `of` reads were computed from.
+std::vector<int64_t> origins_below(const UOp& of);
 /// A fresh BUFFER node over memory that exists: the number of bytes must be that of the elements.
 UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory);
 /// A fresh BUFFER node over the memory of another one, on as many devices.

@@ -43,7 +43,8 @@ std::vector<Tensor> Optimizer::schedule_step() {
   for (size_t i = 0; i < params.size(); ++i) {
     values.push_back(params[i].detach());
     grads.push_back(params[i].grad());
-    WHIT_USER(grads.back().defined(), Assertion, "[optim] parameter {} of shape {} has no gradient; call backward first", i, params[i].shape());
+    WHIT_USER(grads.back().defined(), Assertion, "[optim] parameter {} of shape {} has no gradient; {}", i, params[i].shape(),
+              params[i].is_cut_off() ? "what it led to was realised before backward" : "call backward first");
     if (!fused_) continue;
     flat.push_back(values.back().flatten());
     flat_grads.push_back(grads.back().flatten());

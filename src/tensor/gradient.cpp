@@ -1,4 +1,5 @@
 // gradient and backward; functions as nodes.
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/profile.h"
@@ -21,6 +22,12 @@ UOp seed_of(const char* op, const Tensor& self, const Tensor& gradient) {
   }
   WHIT_USER(gradient.shape() == self.shape(), Assertion, "[{}] gradient has shape {}, the result {}", op, gradient.shape(), self.shape());
   return cast_value(gradient.uop(), self.dtype());
+}
+
+// Is x a view of memory with an id among `ids`?
+bool is_among(const std::vector<int64_t>& ids, const UOp& x) {
+  const UOp memory = engine::buffer_below(x);
+  return memory && std::ranges::binary_search(ids, memory.arg().int_at(0));
 }
 
 Tensor gradient_or_zeros(const UOp& grad, const UOp& of) { return wrap(grad ? grad : zeros_like(of)); }
@@ -71,13 +78,13 @@ std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tens
     nodes.push_back(node ? node : t.uop());
   }
   const std::vector<UOp> grads = gradients(std::span(&root, 1), std::span(&seed, 1), nodes);
+  const std::vector<int64_t> cut = engine::origins_below(root);
   std::vector<Tensor> out;
   for (size_t i = 0; i < grads.size(); ++i) {
-    if (const UOp memory = engine::buffer_below(nodes[i]); !grads[i] && memory)
-      WHIT_USER(!engine::is_made_from(root, memory.arg().int_at(0)), Runtime,
-                "[gradient] the result depends on target {} of shape {} only through a value that was realised before; "
-                "ask for gradients first, or detach that value",
-                i, targets[i].shape());
+    WHIT_USER(grads[i] || !is_among(cut, nodes[i]), Runtime,
+              "[gradient] the result depends on target {} of shape {} only through a value that was realised before; "
+              "ask for gradients first, or detach that value",
+              i, targets[i].shape());
     out.push_back(gradient_or_zeros(grads[i], nodes[i]));
   }
   return out;
@@ -85,6 +92,7 @@ std::vector<Tensor> Tensor::gradient(std::span<const Tensor> targets, const Tens
 
 const Tensor& Tensor::backward(const Tensor& gradient) const {
   const UOp seed = seed_of("backward", *this, gradient), root = uop();
+  const std::vector<int64_t> cut = engine::origins_below(root);
   // The live tensors whose values are in the graph.
   GraphNodes graph(root);
   std::vector<Tensor> found;
@@ -93,12 +101,12 @@ const Tensor& Tensor::backward(const Tensor& gradient) const {
     if (!is_float(t.dtype()) || is_weak(t.dtype())) continue;
     if (!t.device()) continue;
     const UOp u = graph.find(t);
+    if (!cut.empty() && is_among(cut, u ? u : t.uop())) t.impl_->is_cut_off = true;
     if (!u) continue;
     nodes.push_back(u);
     found.push_back(std::move(t));
   }
-  const UOp memory = engine::buffer_below(root);
-  WHIT_USER(found.size() != 1 || !found[0].is_same(*this) || !memory || !engine::has_origin(memory), Runtime,
+  WHIT_USER(found.size() != 1 || !found[0].is_same(*this) || !engine::buffer_below(root) || cut.empty(), Runtime,
             "[backward] the result was realised before, so that nothing leads from it to what it was computed from; "
             "call backward first");
   const std::vector<UOp> grads = gradients(std::span(&root, 1), std::span(&seed, 1), nodes);

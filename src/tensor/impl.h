@@ -20,6 +20,7 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   UOp value;  ///< the value; of a view: the chain over the storage's PARAM
   std::shared_ptr<Storage> storage;
   bool is_param = true;
+  bool is_cut_off = false;
   Tensor grad;
   Impl *prev = nullptr, *next = nullptr;  ///< list of live tensors
 

@@ -230,7 +230,11 @@ Tensor& Tensor::is_param_(bool is_param) {
   return *this;
 }
 Tensor Tensor::grad() const { return must_be_defined("grad", *this).impl_->grad; }
-void Tensor::set_grad(const Tensor& grad) { impl_->grad = grad; }
+void Tensor::set_grad(const Tensor& grad) {
+  impl_->grad = grad;
+  impl_->is_cut_off = false;
+}
+bool Tensor::is_cut_off() const { return must_be_defined("grad", *this).impl_->is_cut_off; }
 bool Tensor::is_realized() const { return impl_->storage && impl_->storage->state().op() == Op::Buffer; }
 
 std::string Tensor::repr() const {
