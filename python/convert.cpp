@@ -9,6 +9,7 @@
 #include "engine/jit.h"
 #include "ir/eval.h"
 #include "ir/uop.h"
+#include "tensor/impl.h"
 
 namespace whit::python {
 namespace {
@@ -354,7 +355,7 @@ Index to_index(nb::handle h, const Tensor& self) {
       values.push_back(static_cast<int32_t>(v));
     }
     if (all_bool && !leaves.empty()) raise(ErrorKind::Index, "[getitem] a list of bools is no index; expected integers, or a mask as a Tensor");
-    return Tensor::from_bytes(values.data(), DType::Int32, shape, {.device = self.device()});
+    return Tensor::from_bytes(values.data(), DType::Int32, shape, {.device = detail::home_of(self)});
   }
   raise(ErrorKind::Index, fmt::format("[getitem] a {} is no index; expected int, slice, None, ..., list or Tensor", python_type(h)));
 }

@@ -212,6 +212,7 @@ void bind_io(nb::module_& m) {
     return nb::bytes(b.data(), b.size());
   });
   m.def("safe_load", [](nb::handle source) {
+    if (!nb::isinstance<Tensor>(source)) return to_dict(nn::safe_load(nb::cast<std::string>(nb::str(source))));
     return with_file(source, "safe_load", [](std::unique_ptr<io::InputFile> f) { return to_dict(nn::safe_load(io::SafetensorsFile(std::move(f)))); });
   });
   m.def("torch_load", [](nb::handle source, nb::handle dummy) {

@@ -62,7 +62,8 @@ template <class M> std::vector<Tensor> get_parameters(M& model) {
 void load_state(const StateDict& into, const StateDict& from, bool strict = true);
 template <class M> void load_state_dict(M& model, const StateDict& from, bool strict = true) { load_state(get_state_dict(model), from, strict); }
 
-/// Writes and reads a safetensors file. errors: Value for a weak dtype; Io
+/// Writes and reads a safetensors file. Without a device in the options the tensors are parts of the file, read when they are wanted.
+/// errors: Value for a weak dtype; Io
 void safe_save(const StateDict& tensors, const std::string& path, const std::vector<std::pair<std::string, std::string>>& metadata = {});
 StateDict safe_load(const std::string& path, const TensorOptions& o = {});
 

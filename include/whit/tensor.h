@@ -520,6 +520,7 @@ class Tensor {
     return constant_int(static_cast<int64_t>(v), DType::WeakInt);
   }
   Tensor moved(const UOp& value, const Tensor& grad) const;
+  void write_file(const UOp& value);
   Tensor& become(const Tensor& x);
   static Tensor weak_uint(uint64_t v);  // a uint64 when it does not fit into int64
   static Tensor weak_float(double v);

@@ -1,13 +1,15 @@
 #include "engine/ranges.h"
 
+#include <algorithm>
 #include <map>
 
 #include "engine/buffers.h"
 #include "engine/capture.h"
+#include "engine/realize.h"
 #include "ir/build.h"
 #include "runtime/device.h"
-#include "runtime/target.h"
 #include "schedule/graph.h"
+#include "schedule/multi.h"
 
 namespace whit::engine {
 namespace {
@@ -23,6 +25,8 @@ struct Range {
   int64_t offset = 0;
   DType dtype = DType::Void;
   Shape shape{};
+
+  BufferPtr memory() const { return Buffer::view(buffer_of(buffer), offset, shape.numel() * n_bytes(dtype)); }
 };
 
 // A view: a range, or else its value on the other device.
@@ -59,7 +63,27 @@ class CopyRanges {
  public:
   // The value of COPY(x), or null when it stays as it is.
   UOp moved_copy(const Node* copy, const UOp& x) {
-    if (!x->device || x.shape().numel() == 0 || is_buffer_view(x) || runs_kernels(x->device)) return {};
+    if (x.shape().numel() == 0 || is_buffer_view(x) || !is_file(x->device)) return {};
+    Moved m = follow(copy, x);
+    return m.value || m.range.buffer ? value(copy, m) : UOp();
+  }
+
+  // x on a device where kernels run.
+  UOp on(uint16_t device, const UOp& x) {
+    const UOp copy = UOp::make(Op::Copy, x.dtype(), {x}, Arg(device_name(device)));
+    const UOp moved = moved_copy(copy.node(), x);
+    return moved ? moved : copy;
+  }
+
+  bool is_file(uint16_t device) {
+    if (!device || is_multi(device)) return false;
+    const auto [it, fresh] = is_file_.try_emplace(device, false);
+    if (fresh) it->second = is_storage_only(device_name(device));
+    return it->second;
+  }
+
+  // Nothing for what is computed.
+  static Moved follow(const Node* copy, const UOp& x) {
     sched::NodeIndex index;
     const NodeList order = sched::collect(std::span(&x, 1), index, is_end);
     std::vector<Moved> moved(order.size());
@@ -82,16 +106,10 @@ class CopyRanges {
         moved[i].value = again(n, src);
       }
     }
-    return value(copy, moved.back());
+    return moved.back();
   }
 
  private:
-  bool runs_kernels(uint16_t device) {
-    const auto [it, fresh] = runs_kernels_.try_emplace(device, true);
-    if (fresh) it->second = !must_find_kind(device_kind_of(device_name(device))).renderers().empty();
-    return it->second;
-  }
-
   static bool end(const Node* copy, const Node* n, Moved& to) {
     if (n->device == 0) return to.value = UOp(n), true;
     const UOp where = n->op == Op::Buffer ? UOp(n) : realized(UOp(n));
@@ -133,14 +151,12 @@ class CopyRanges {
   static const UOp& value(const Node* copy, Moved& m) {
     if (m.value) return m.value;
     const Range& r = m.range;
-    const int64_t n = r.shape.numel();
     UOp from = r.buffer;
-    if (r.dtype != from.dtype() || n != from.shape()[0])
-      from = buffer_node(r.dtype, n, Buffer::view(buffer_of(from), r.offset, n * n_bytes(r.dtype)));
+    if (const int64_t n = r.shape.numel(); r.dtype != from.dtype() || n != from.shape()[0]) from = buffer_node(r.dtype, n, r.memory());
     return m.value = reshape(UOp::make(Op::Copy, r.dtype, {from}, copy->arg), r.shape);
   }
 
-  std::map<uint16_t, bool> runs_kernels_{};
+  std::map<uint16_t, bool> is_file_{};
 };
 
 }  // namespace
@@ -153,17 +169,36 @@ std::vector<UOp> copy_ranges(std::span<const UOp> roots) {
   for (size_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i];
     done[i] = UOp(n);
+    if (is_realized(n) && pass.is_file(n->device)) done[i] = realized(done[i]);  // elsewhere
     if (is_realized(n) || n->n_src == 0) continue;
     src.clear();
+    const bool is_view = (is_movement(n->op) && n->op != Op::Stack) || is_identity(n->op) || n->op == Op::Bitcast || n->op == Op::Copy;
     for (const Node* s : n->src()) src.push_back(done[static_cast<size_t>(index.find(s))]);
+    if (const auto kernel_device = std::ranges::find_if(src, [&](const UOp& s) { return s->device && !pass.is_file(s->device); }); !is_view) {
+      const uint16_t device = kernel_device == src.end() ? default_device_id() : (*kernel_device)->device;
+      for (UOp& s : src)
+        if (pass.is_file(s->device)) s = pass.on(device, s);
+    }
     const bool moves = n->op == Op::Reshape && src[0].node() != n->src()[0];
     done[i] = moves ? reshape(src[0], n->shape) : UOp(n).with_src(src);
-    if (n->op == Op::Copy)
-      if (UOp u = pass.moved_copy(n, src[0])) done[i] = std::move(u);
+    if (n->op != Op::Copy) continue;
+    // Nothing goes to a file from here: what stands for a value there is computed where its sources are.
+    if (pass.is_file(n->device)) done[i] = UOp::make(Op::Contiguous, n->dtype, {src[0]});
+    else if (UOp u = pass.moved_copy(n, src[0])) done[i] = std::move(u);
+    else if (pass.is_file(n->src()[0]->device) && src[0]->device == n->device) done[i] = src[0];
   }
   std::vector<UOp> out;
-  for (const UOp& r : roots) out.push_back(done[static_cast<size_t>(index.find(r.node()))]);
+  for (const UOp& r : roots) {
+    out.push_back(done[static_cast<size_t>(index.find(r.node()))]);
+    if (pass.is_file(out.back()->device) && !is_buffer_view(out.back())) out.back() = pass.on(default_device_id(), out.back());
+  }
   return out;
+}
+
+BufferPtr part_of_memory(const UOp& view) {
+  const UOp copy = UOp::make(Op::Copy, view.dtype(), {view}, Arg(device_name(view->device)));
+  const Moved m = CopyRanges::follow(copy.node(), view);
+  return m.range.buffer ? m.range.memory() : nullptr;
 }
 
 }  // namespace whit::engine

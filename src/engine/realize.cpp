@@ -211,7 +211,7 @@ BoundSchedule schedule(std::span<const UOp> roots) {
   for (const UOp& r : roots)
     if (!in_memory(r)) pending.push_back(r);
   VariableValues values;
-  return make_schedule(copy_ranges(spread(unbound(pending, values), true).roots), default_device_id(), memory_budget);
+  return make_schedule(copy_ranges(spread(copy_ranges(unbound(pending, values)), true).roots), default_device_id(), memory_budget);
 }
 
 std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given) {
@@ -267,6 +267,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
   VariableValues variables = given;
   try {
     if (plan.has_bind) to_schedule = unbound(to_schedule, variables);
+    if (plan.is_moved) to_schedule = copy_ranges(to_schedule);
     spread_roots = spread(to_schedule, plan.is_moved);
     to_schedule = plan.is_moved ? copy_ranges(spread_roots.roots) : spread_roots.roots;
     bound = make_schedule(to_schedule, default_device_id(), memory_budget);

@@ -1,9 +1,11 @@
 #include "engine/stores.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/buffers.h"
 #include "ir/build.h"
+#include "runtime/device.h"
 #include "schedule/graph.h"
 #include "schedule/multi.h"
 
@@ -19,6 +21,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   // The base of views; a realised node shows the BUFFER that its value lies in.
   std::vector<const Node*> base(order.size());
   bool any_store = false;
+  uint16_t device = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i];
     base[i] = n;
@@ -31,6 +34,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
     }
     any_store |= n->op == Op::Store;
     plan.is_moved |= n->op == Op::Copy || is_multi(n->device);
+    if (std::exchange(device, n->device) != n->device && n->device && !plan.is_moved) plan.is_moved = is_storage_only(device_name(n->device));
     plan.has_bind |= n->op == Op::Bind || (is_realized(n) && n->shape.is_symbolic());
   }
   if (!any_store) return plan;

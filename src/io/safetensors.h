@@ -37,6 +37,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(std::unique_ptr<InputFile> file);
 
   const std::string& path() const { return file_->path(); }
+  int64_t n_bytes() const { return file_->n_bytes(); }
   /// In the order of the header.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   const Metadata& metadata() const { return metadata_; }

@@ -1,9 +1,11 @@
 #include "whit/state.h"
 
+#include <filesystem>
 #include <map>
 #include <set>
 
 #include "base/error.h"
+#include "engine/buffers.h"
 #include "io/safetensors.h"
 #include "nn/files.h"
 #include "tensor/impl.h"
@@ -86,7 +88,19 @@ void safe_save(const StateDict& tensors, const std::string& path, const std::vec
   io::write_safetensors(path, inputs, metadata);
 }
 
-StateDict safe_load(const std::string& path, const TensorOptions& o) { return safe_load(io::SafetensorsFile(path), o); }
+StateDict safe_load(const std::string& path, const TensorOptions& o) {
+  const io::SafetensorsFile file(path);
+  const std::string device = "DISK:" + std::filesystem::absolute(path).lexically_normal().string();
+  const Tensor all = Tensor::empty(file.n_bytes(), {.device = device, .dtype = DType::UInt8});
+  engine::buffer_of(engine::buffer_below(all.uop()))->handle();  // the file as it is now, whatever takes its name
+  StateDict out;
+  for (const io::SafetensorsEntry& e : file.entries()) {
+    const DType dt = safe_dtype(e.dtype, "safe_load", fmt::format("{}: '{}'", path, e.name));
+    const Tensor t = all[Slice{e.off_bytes, e.off_bytes + e.n_bytes}].bitcast(dt).reshape(e.shape);
+    out.emplace_back(e.name, t.to(o.device.value_or(device)).cast(o.dtype.value_or(dt)));
+  }
+  return out;
+}
 StateDict safe_load(const io::SafetensorsFile& file, const TensorOptions& o) {
   StateDict out;
   for (const io::SafetensorsEntry& e : file.entries()) {

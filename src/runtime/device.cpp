@@ -139,6 +139,8 @@ DeviceKind& must_find_kind(std::string_view kind) {
   raise(ErrorKind::Device, "[device] unknown device {}; there are: {}{}", kind, join(device_kinds(), ", "), did_you_mean(kind, device_kinds()));
 }
 
+bool is_storage_only(std::string_view device) { return must_find_kind(device_kind_of(device)).renderers().empty(); }
+
 const CodePath& code_path(std::string_view device) {
   const std::string kind_name = device_kind_of(device.empty() ? default_device() : canonical_device(device));
   const DeviceTarget target = target_of(kind_name);

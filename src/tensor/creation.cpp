@@ -22,7 +22,7 @@ TensorOptions detail::like(const char* op, const Tensor& x, const TensorOptions&
   WHIT_USER(!o.device || x.devices().size() <= 1, Runtime, "[{}] a device is given, but the tensor is on {}", op, *x.device());
   TensorOptions out = o;
   if (!out.dtype) out.dtype = x.dtype();
-  if (!out.device) out.device = x.device();
+  if (!out.device) out.device = home_of(x);
   return out;
 }
 

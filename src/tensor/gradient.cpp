@@ -113,7 +113,7 @@ const Tensor& Tensor::backward(const Tensor& gradient) const {
   for (size_t i = 0; i < found.size(); ++i) {
     if (!grads[i]) continue;
     Tensor g = wrap(grads[i]);
-    if (!grads[i]->device) g = stored(grads[i], *found[i].device(), shard_axis(nodes[i]));
+    if (!grads[i]->device) g = stored(grads[i], home_of(found[i]).value_or(default_device_name()), shard_axis(nodes[i]));
     Tensor have = found[i].grad();
     if (have.defined()) {
       have.assign(have + g);

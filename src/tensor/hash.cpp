@@ -84,7 +84,7 @@ Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
   const Tensor padded = data.reshape({rows, n}).pad({0, n_blocks * rate - n}) ^ mark(n, suffix) ^ mark(n_blocks * rate - 1, 128);
   const Tensor blocks =
       padded.reshape({rows, n_blocks, rate}).contiguous().bitcast(DType::UInt64).pad({0, kLanes - rate / 8}).permute({1, 2, 0}).contiguous();
-  const RoundData d = round_data({.device = device()});
+  const RoundData d = round_data({.device = home_of(*this)});
   Tensor state;
   for (int64_t k = 0; k < n_blocks; ++k) {
     const Tensor block = blocks[k];

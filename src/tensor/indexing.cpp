@@ -128,7 +128,7 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
         }
         WHIT_USER(is_int(t.dtype()), Index, "[getitem] index tensor of {}; expected integers", t.dtype());
         const auto a = self.device(), b = t.device();
-        WHIT_USER(!a || !b || *a == *b, Runtime, "[getitem] the index is on {}, the tensor on {}", *b, *a);
+        WHIT_USER(!a || !b || *a == *b || is_file(*a), Runtime, "[getitem] the index is on {}, the tensor on {}", *b, *a);
         p.tensors.push_back({axis++, t});
         ++seen;
         break;

@@ -17,7 +17,7 @@ Tensor eye_batch(const Shape& lead_of, int64_t n, DType dt) {
 
 // Columns of x by a constant order.
 Tensor columns(const Tensor& x, const std::vector<int32_t>& order) {
-  const Tensor index = Tensor::from(order, static_cast<int64_t>(order.size()), {.device = x.device()});
+  const Tensor index = Tensor::from(order, static_cast<int64_t>(order.size()), {.device = home_of(x)});
   return x.get({Ellipsis, index});
 }
 

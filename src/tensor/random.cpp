@@ -152,7 +152,8 @@ Tensor Tensor::rand(const IntList& shape, const TensorOptions& o) {
   const std::string all = canonical_name(o.device.value_or(""));
   const int64_t n = detail::prod(shape);
   if (n == 0) return zeros(shape, {.device = all, .dtype = dt});
-  const std::string dev = all.substr(0, all.starts_with("DISK:") ? all.npos : all.find(','));  // draws for the others too
+  must_run_kernels(all);
+  const std::string dev = all.substr(0, all.find(','));  // draws for the others too
   const int64_t num = (n * n_bytes(dt) + 3) / 4;
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
@@ -228,12 +229,12 @@ Tensor Tensor::multinomial(int64_t num_samples, bool replacement) const {
   Tensor index;
   if (replacement || num_samples == 1) {
     const Tensor f = w.cast(DType::Float32), edges = (f.cumsum(1) / f.sum(1, true)).unsqueeze(1);
-    const Tensor u = rand({rows, num_samples, 1}, {.device = device()});
+    const Tensor u = rand({rows, num_samples, 1}, {.device = home_of(*this)});
     index = u.ge(edges).sum(-1).clamp(0, n - 1);
   } else {
     WHIT_USER(num_samples <= n, Assertion, "[multinomial] {} samples of {} without replacement", num_samples, n);
     // The k largest of log(u) / w: each category once, with the right probabilities.
-    const Tensor u = (Tensor(1.0) - rand({rows, n}, {.device = device()})).log();
+    const Tensor u = (Tensor(1.0) - rand({rows, n}, {.device = home_of(*this)})).log();
     index = (u / w.cast(DType::Float32)).topk(num_samples).second;
   }
   index = index.cast(DType::Int32);
@@ -244,7 +245,7 @@ Tensor Tensor::dropout(double p) const {
   WHIT_USER(0 <= p && p <= 1, Value, "[dropout] p is {}; expected 0..1", p);
   if (!flag::TRAINING() || p == 0) return *this;
   if (p == 1) return const_like(0);
-  const Tensor keep = rand(shape(), {.device = device(), .dtype = DType::Float32}).ge(p).contiguous();
+  const Tensor keep = rand(shape(), {.device = home_of(*this), .dtype = DType::Float32}).ge(p).contiguous();
   return keep.where(*this, constant(0.0, dtype())) * (1 / (1 - p));
 }
 

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "engine/buffers.h"
 #include "engine/jit.h"
+#include "engine/ranges.h"
 #include "ir/eval.h"
 #include "rules/batch.h"
 #include "runtime/buffer.h"
@@ -142,12 +143,22 @@ Tensor memory_tensor(const UOp& view) {
   return Tensor(std::make_shared<Tensor::Impl>(std::move(chain), std::make_shared<Storage>(base)));
 }
 
+bool is_file(std::string_view device) { return !is_multi(device_id(device)) && is_storage_only(device); }
+void must_run_kernels(std::string_view device) {
+  WHIT_USER(!is_file(device), Runtime, "[storage] {} is no place for new values; assign to Tensor.empty there, or use to()", device);
+}
+std::optional<std::string> home_of(const Tensor& x) {
+  const auto device = x.device();
+  return device && is_file(*device) ? std::nullopt : device;
+}
+
 Tensor fresh_tensor(DType dtype, const Shape& shape, std::string_view device, int64_t axis) {
   const auto n_parts = axis < 0 ? 1 : static_cast<int64_t>(devices_of(device_id(device)).size());
   return memory_tensor(view_of_parts(fresh_buffer(dtype, shape.numel() / n_parts, device), shape, axis));
 }
 
 Tensor stored(const UOp& x, std::string_view device, int64_t axis) {
+  must_run_kernels(device);
   const UOp value = cast_value(x, strong_dtype(x.dtype(), default_int(), default_float()));
   Tensor out = fresh_tensor(value.dtype(), x.shape(), device, axis);
   if (x.shape().numel() == 0) return out;
@@ -179,6 +190,7 @@ Tensor detail::from_host(DType dtype, const IntList& shape, const TensorOptions&
   WHIT_USER(!is_weak(dtype) && dtype != DType::Void, Runtime, "[tensor] {} has no layout in memory", name(dtype));
   for (const int64_t d : shape) WHIT_USER(d >= 0, Value, "[tensor] negative size in shape {}", dims_str(shape));
   const std::string device = canonical_name(o.device.value_or(""));
+  must_run_kernels(device);
   const int64_t n = detail::prod(shape);
   const size_t n_data = static_cast<size_t>(n * n_bytes(dtype));
   auto memory = std::make_shared<HostMemory>(n_data);
@@ -393,7 +405,8 @@ Tensor& Tensor::assign(const Tensor& x) {
   if (is_weak(v.dtype()) && least_upper_dtype(v.dtype(), dtype()) == dtype()) v = cast_value(v, dtype());
   WHIT_USER(v.dtype() == dtype(), Runtime, "[assign] the value is {}, the target is {}", v.dtype(), dtype());
   const auto dev = device();
-  WHIT_USER(!v->device || !dev || *dev == device_of(v), Runtime, "[assign] the value is on {}, the target is on {}", device_of(v), *dev);
+  const bool to_file = dev && is_file(*dev);
+  WHIT_USER(!v->device || !dev || *dev == device_of(v) || to_file, Runtime, "[assign] the value is on {}, the target is on {}", device_of(v), *dev);
   if (!(v.shape() == shape())) {
     bool fits = v.shape().size() <= ndim();
     for (size_t i = 0; fits && i < v.shape().size(); ++i) {
@@ -404,7 +417,9 @@ Tensor& Tensor::assign(const Tensor& x) {
     v = broadcast_to(v, shape());
   }
   if (numel() == 0) return *this;
-  if (impl_->storage) {
+  if (to_file) {
+    write_file(v);
+  } else if (impl_->storage) {
     impl_->storage->store(impl_->value, v);
   } else if (dev && !v->device) {
     const Tensor fresh = stored(v, *dev);
@@ -414,6 +429,28 @@ Tensor& Tensor::assign(const Tensor& x) {
     impl_->value = v;
   }
   return *this;
+}
+
+// A file has what is assigned at once. What was built from the old content is computed first.
+void Tensor::write_file(const UOp& v) {
+  WHIT_USER(impl_->storage, Runtime, "[assign] the target was computed from {}; expected the file or a part of it", *device());
+  WHIT_USER(!engine::is_capturing() && !has_tracer(v), Jit, "[assign] {} is written at once, so not inside of a function that is captured",
+            *device());
+  const UOp file = impl_->storage->state();
+  std::vector<Tensor> readers;
+  for (Tensor& t : live_tensors())
+    if (!t.impl_->storage && std::ranges::count(toposort(t.uop()), file.node())) readers.push_back(std::move(t));
+  realize_all(readers);
+  const std::string here = default_device_name();
+  Tensor all = wrap(on_device(v, here));
+  BufferPtr part = engine::part_of_memory(uop());
+  if (!part) {
+    const Tensor value = std::exchange(all, stored(on_device(file, here), here));
+    Tensor(std::make_shared<Impl>(impl_->value, all.impl_->storage)).assign(value);
+    part = engine::buffer_of(file);
+  }
+  const std::vector<std::byte> data = all.bytes();
+  part->copyin(data.data(), static_cast<int64_t>(data.size()));
 }
 
 Tensor& Tensor::replace(const Tensor& x) {
@@ -426,7 +463,7 @@ Tensor& Tensor::replace(const Tensor& x) {
 }
 
 Tensor Tensor::clone(const std::optional<std::string>& to_device) const {
-  const std::string dev = to_device ? canonical_name(*to_device) : device().value_or(default_device_name());
+  const std::string dev = canonical_name(to_device ? *to_device : home_of(*this).value_or(""));
   Tensor out = stored(uop(), dev, to_device ? -1 : shard_axis(uop()));
   out.impl_->is_param = impl_->is_param;
   if (impl_->grad.defined()) out.impl_->grad = impl_->grad.clone(to_device);
@@ -458,6 +495,7 @@ Tensor Tensor::to(const std::optional<std::string>& to_device) const {
   const auto here = device();
   const std::string dev = canonical_name(to_device.value_or(""));
   if (!here || *here == dev) return *this;
+  if (is_file(dev)) return empty(shape(), {.device = dev, .dtype = dtype()}).assign(*this);
   return moved(on_device(uop(), dev), impl_->grad.defined() ? impl_->grad.to(dev) : Tensor());
 }
 Tensor& Tensor::become(const Tensor& x) {

@@ -290,16 +290,36 @@ TEST(Buffer, IsMappedOnAnotherDevice) {
 TEST(Disk, ReadsFilesAndSaysWhyNot) {
   const TempFolder folder;
   const std::string path = folder.write("data", "0123456789");
-  EXPECT_EQ(error_of([&] { Device::get("DISK:" + path + "x"); }), "[disk] " + path + "x: No such file or directory");
-  EXPECT_EQ(error_of([&] { Device::get("DISK:" + folder.path()); }), "[disk] " + folder.path() + ": it is no regular file");
+  std::string out(10, ' ');
+  EXPECT_EQ(error_of([&] { Buffer::make("DISK:" + path + "x", 10)->copyout(out.data(), 10); }), "[disk] " + path + "x: No such file or directory");
+  EXPECT_EQ(error_of([&] { Buffer::make("DISK:" + folder.path(), 10)->copyout(out.data(), 10); }),
+            "[disk] " + folder.path() + ": it is no regular file");
   const BufferPtr file = Buffer::make("disk:" + path, 10);
-  EXPECT_EQ(std::memcmp(file->host_pointer(), "0123456789", 10), 0);
-  EXPECT_EQ(error_of([&] { Buffer::make("disk:" + path, 11)->handle(); }), "[disk] " + path + ": 11 bytes are asked for, the file has 10");
-  EXPECT_EQ(error_of([&] { file->copyin("x123456789", 10); }), "[disk] " + path + ": files are read only");
+  file->copyout(out.data(), 10);
+  EXPECT_EQ(out, "0123456789");
+  EXPECT_EQ(file->host_pointer(), nullptr);
+  std::string longer(11, ' ');
+  EXPECT_EQ(error_of([&] { Buffer::make("disk:" + path, 11)->copyout(longer.data(), 11); }),
+            "[disk] " + path + ": 11 bytes are asked for, the file has 10");
   // A file that shrinks after it was opened is an error, not a signal.
   folder.write("data", "0123");
-  std::string out(10, ' ');
   EXPECT_EQ(error_of([&] { file->copyout(out.data(), 10); }), "[disk] " + path + ": it ends at 4, 6 bytes early");
+  EXPECT_EQ(error_of([&] { file->copyin("abcdefghij", 10); }), "[disk] " + path + ": it was cut to 4 bytes, 10 are in use");
+}
+
+TEST(Disk, WritesWhereItIsAsked) {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/new";
+  const BufferPtr file = Buffer::make("DISK:" + path, 10);
+  Buffer::view(file, 2, 4)->copyin("abcd", 4);  // makes the file
+  std::string out(10, ' ');
+  file->copyout(out.data(), 10);
+  EXPECT_EQ(out, std::string("\0\0abcd\0\0\0\0", 10));
+  std::rename(path.c_str(), (path + "er").c_str());
+  Buffer::view(file, 0, 1)->copyin("x", 1);  // the file, not its name
+  EXPECT_EQ(error_of([&] { Buffer::make("DISK:" + path, 1)->copyout(out.data(), 1); }), "[disk] " + path + ": No such file or directory");
+  Buffer::make("DISK:" + path + "er", 10)->copyout(out.data(), 10);
+  EXPECT_EQ(out.substr(0, 4), std::string("x\0ab", 4));
 }
 
 TEST(Null, RunsNothingAndHoldsNothing) {

@@ -91,7 +91,7 @@ def safe_load_metadata(fn: Tensor | str | pathlib.Path) -> tuple[Tensor, int, di
 
 
 def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
-  """The tensors of a safetensors file. A file that lies about itself is refused with its name and the offset.
+  """The tensors of a safetensors file, read when they are wanted. A file that lies about itself is refused with its name and the offset.
 
   >>> import tempfile
   >>> fn = tempfile.mkdtemp() + "/w.safetensors"

@@ -1,12 +1,19 @@
-// DISK: a device per file, named "DISK:path", for reading. Its one allocation is the file from its start. Data is read
-// with pread, so a file that shrinks meanwhile is an error; a mapping is made for host_pointer() only.
+// DISK: a device per file, named "DISK:path". It runs no kernels: what is computed from a file is computed elsewhere.
+//
+// An allocation is the file from its start, opened where there is one and closed when the allocation is freed: what takes its name
+// later is another file. Handles are addresses in a reserved range that nobody can touch; all data goes through
+// pread and pwrite, so a file that shrinks meanwhile is an error and not a signal. Writing makes the file, or makes it as long as
+// the allocation.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "base/error.h"
 #include "runtime/allocator.h"
@@ -15,57 +22,99 @@
 namespace whit {
 namespace {
 
-// The file, opened once, closed with the device.
 class DiskAllocator : public Allocator {
  public:
-  DiskAllocator(Device& device, std::string path) : Allocator(device), path_(std::move(path)) {
-    fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    WHIT_USER(fd_ >= 0, Io, "[disk] {}: {}", path_, std::strerror(errno));
-    struct stat info;
-    if (fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
-      ::close(fd_);
-      raise(ErrorKind::Io, "[disk] {}: it is no regular file", path_);
-    }
-    n_bytes_ = info.st_size;
-    // Handles are addresses in this range. It is readable, so host_pointer() costs nothing.
-    if (n_bytes_ > 0) range_ = mmap(nullptr, static_cast<size_t>(n_bytes_), PROT_READ, MAP_PRIVATE, fd_, 0);
-    if (range_ == MAP_FAILED) {
-      ::close(fd_);
-      raise(ErrorKind::Io, "[disk] {}: {}", path_, std::strerror(errno));
-    }
-  }
+  DiskAllocator(Device& device, std::string path) : Allocator(device), path_(std::move(path)) {}
   ~DiskAllocator() override {
-    if (range_) munmap(range_, static_cast<size_t>(n_bytes_));
-    ::close(fd_);
+    for (auto& [start, f] : open_) close(f, start);
   }
 
-  void copyin(void*, const void*, int64_t) override { raise(ErrorKind::Io, "[disk] {}: files are read only", path_); }
-  void copyout(void* to_host, void* from, int64_t n_bytes) override {
-    char* to = static_cast<char*>(to_host);
-    int64_t at = static_cast<char*>(from) - static_cast<char*>(range_);
-    while (n_bytes > 0) {
-      const ssize_t got = pread(fd_, to, static_cast<size_t>(n_bytes), at);
-      if (got < 0 && errno == EINTR) continue;
-      WHIT_USER(got >= 0, Io, "[disk] {} at {}: {}", path_, at, std::strerror(errno));
-      WHIT_USER(got > 0, Io, "[disk] {}: it ends at {}, {} bytes early", path_, at, n_bytes);
-      to += got, at += got, n_bytes -= got;
+  void copyin(void* to, const void* from_host, int64_t n_bytes) override {
+    const std::lock_guard lock(mutex_);
+    auto [f, at] = place(to);
+    if (!f->writable) {
+      // The same file, also when it has another name by now.
+      const std::string name = f->fd >= 0 ? "/proc/self/fd/" + std::to_string(f->fd) : path_;
+      const int fd = ::open(name.c_str(), O_RDWR | O_CLOEXEC | O_CREAT | O_NONBLOCK, 0666);
+      check(fd >= 0, errno);
+      if (f->fd >= 0) ::close(f->fd);
+      f->fd = fd;
+      f->writable = true;
     }
+    WHIT_USER(size(*f) >= f->n_seen, Io, "[disk] {}: it was cut to {} bytes, {} are in use", path_, size(*f), f->n_seen);
+    if (f->n_seen < f->n_bytes) check(ftruncate(f->fd, f->n_bytes) == 0, errno);
+    f->n_seen = f->n_bytes;
+    move(n_bytes, at,
+         [&](int64_t done) { return pwrite(f->fd, static_cast<const char*>(from_host) + done, static_cast<size_t>(n_bytes - done), at + done); });
+  }
+  void copyout(void* to_host, void* from, int64_t n_bytes) override {
+    const std::lock_guard lock(mutex_);
+    auto [f, at] = place(from);
+    check(f->fd >= 0, ENOENT);
+    WHIT_USER(f->n_seen == f->n_bytes, Io, "[disk] {}: {} bytes are asked for, the file has {}", path_, f->n_bytes, f->n_seen);
+    move(n_bytes, at, [&](int64_t done) { return pread(f->fd, static_cast<char*>(to_host) + done, static_cast<size_t>(n_bytes - done), at + done); });
   }
   void* offset(void* handle, int64_t, int64_t off_bytes) override { return static_cast<char*>(handle) + off_bytes; }
-  void* host_pointer(void* handle) override { return handle; }
 
  protected:
   void* do_alloc(int64_t n_bytes, const BufferSpec&) override {
-    WHIT_USER(n_bytes <= n_bytes_, Io, "[disk] {}: {} bytes are asked for, the file has {}", path_, n_bytes, n_bytes_);
-    return range_;
+    void* const range = mmap(nullptr, static_cast<size_t>(n_bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) return nullptr;
+    File f{.fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), .n_bytes = n_bytes};
+    if (f.fd < 0) {
+      const int error = errno;
+      if (error != ENOENT) close(f, static_cast<char*>(range));
+      check(error == ENOENT, error);
+    }
+    const std::lock_guard lock(mutex_);
+    File& made = open_.emplace(static_cast<char*>(range), f).first->second;
+    if (made.fd >= 0) made.n_seen = std::min(n_bytes, size(made));
+    return range;
   }
-  void do_free(void*, int64_t, const BufferSpec&) override {}
+  void do_free(void* handle, int64_t, const BufferSpec&) override {
+    const std::lock_guard lock(mutex_);
+    const auto it = open_.find(static_cast<char*>(handle));
+    close(it->second, it->first);
+    open_.erase(it);
+  }
 
  private:
+  struct File {
+    int fd = -1;
+    bool writable = false;
+    int64_t n_bytes = 0;  ///< of the allocation
+    int64_t n_seen = 0;   ///< that the file has had
+  };
+
+  // The allocation that an address is in, and where.
+  std::pair<File*, int64_t> place(void* handle) {
+    const auto it = std::prev(open_.upper_bound(static_cast<char*>(handle)));
+    return {&it->second, static_cast<char*>(handle) - it->first};
+  }
+  void check(bool ok, int error) const { WHIT_USER(ok, Io, "[disk] {}: {}", path_, std::strerror(error)); }
+  int64_t size(const File& f) const {
+    struct stat info;
+    check(fstat(f.fd, &info) == 0, errno);
+    WHIT_USER(S_ISREG(info.st_mode), Io, "[disk] {}: it is no regular file", path_);
+    return info.st_size;
+  }
+  template <class Fn> void move(int64_t n_bytes, int64_t at, const Fn& some) const {
+    for (int64_t done = 0; done < n_bytes;) {
+      const ssize_t got = some(done);
+      if (got < 0 && errno == EINTR) continue;
+      WHIT_USER(got >= 0, Io, "[disk] {} at {}: {}", path_, at + done, std::strerror(errno));
+      WHIT_USER(got > 0, Io, "[disk] {}: it ends at {}, {} bytes early", path_, at + done, n_bytes - done);
+      done += got;
+    }
+  }
+  static void close(const File& f, char* start) {
+    munmap(start, static_cast<size_t>(f.n_bytes));
+    if (f.fd >= 0) ::close(f.fd);
+  }
+
   std::string path_;
-  int fd_ = -1;
-  int64_t n_bytes_ = 0;
-  void* range_ = nullptr;
+  std::mutex mutex_;
+  std::map<char*, File> open_;  ///< by the start of the range
 };
 
 class DiskDevice : public Device {
