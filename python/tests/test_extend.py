@@ -144,7 +144,7 @@ def test_a_device_that_is_wrong_says_so():
   Device.register("LOSSY", Lossy)
   broken = device.check_device("LOSSY")
   assert any("reads 500 bytes from 500 on" in b for b in broken) and any("a view of a view" in b for b in broken)
-  with pytest.raises(RuntimeError, match="LOSSY runs no kernels"): (Tensor([1.0], device="LOSSY") + 1).realize()
+  assert (Tensor([1.0], device="LOSSY") + 1).tolist() == [2.0]  # computed elsewhere
 
   class Bare(device.Compiled):
     def __init__(self, name): super().__init__(name, device.Allocator())

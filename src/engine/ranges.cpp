@@ -63,7 +63,7 @@ class CopyRanges {
  public:
   // The value of COPY(x), or null when it stays as it is.
   UOp moved_copy(const Node* copy, const UOp& x) {
-    if (x.shape().numel() == 0 || is_buffer_view(x) || !is_file(x->device)) return {};
+    if (x.shape().numel() == 0 || is_buffer_view(x) || !holds_data_only(x->device)) return {};
     Moved m = follow(copy, x);
     return m.value || m.range.buffer ? value(copy, m) : UOp();
   }
@@ -75,9 +75,9 @@ class CopyRanges {
     return moved ? moved : copy;
   }
 
-  bool is_file(uint16_t device) {
+  bool holds_data_only(uint16_t device) {
     if (!device || is_multi(device)) return false;
-    const auto [it, fresh] = is_file_.try_emplace(device, false);
+    const auto [it, fresh] = holds_data_only_.try_emplace(device, false);
     if (fresh) it->second = is_storage_only(device_name(device));
     return it->second;
   }
@@ -156,7 +156,7 @@ class CopyRanges {
     return m.value = reshape(UOp::make(Op::Copy, r.dtype, {from}, copy->arg), r.shape);
   }
 
-  std::map<uint16_t, bool> is_file_{};
+  std::map<uint16_t, bool> holds_data_only_{};
 };
 
 }  // namespace
@@ -169,28 +169,28 @@ std::vector<UOp> copy_ranges(std::span<const UOp> roots) {
   for (size_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i];
     done[i] = UOp(n);
-    if (is_realized(n) && pass.is_file(n->device)) done[i] = realized(done[i]);  // elsewhere
+    if (is_realized(n) && pass.holds_data_only(n->device)) done[i] = realized(done[i]);  // elsewhere
     if (is_realized(n) || n->n_src == 0) continue;
     src.clear();
     const bool is_view = (is_movement(n->op) && n->op != Op::Stack) || is_identity(n->op) || n->op == Op::Bitcast || n->op == Op::Copy;
     for (const Node* s : n->src()) src.push_back(done[static_cast<size_t>(index.find(s))]);
-    if (const auto kernel_device = std::ranges::find_if(src, [&](const UOp& s) { return s->device && !pass.is_file(s->device); }); !is_view) {
+    if (const auto kernel_device = std::ranges::find_if(src, [&](const UOp& s) { return s->device && !pass.holds_data_only(s->device); }); !is_view) {
       const uint16_t device = kernel_device == src.end() ? default_device_id() : (*kernel_device)->device;
       for (UOp& s : src)
-        if (pass.is_file(s->device)) s = pass.on(device, s);
+        if (pass.holds_data_only(s->device)) s = pass.on(device, s);
     }
     const bool moves = n->op == Op::Reshape && src[0].node() != n->src()[0];
     done[i] = moves ? reshape(src[0], n->shape) : UOp(n).with_src(src);
     if (n->op != Op::Copy) continue;
     // Nothing goes to a file from here: what stands for a value there is computed where its sources are.
-    if (pass.is_file(n->device)) done[i] = UOp::make(Op::Contiguous, n->dtype, {src[0]});
+    if (is_file(device_name(n->device))) done[i] = UOp::make(Op::Contiguous, n->dtype, {src[0]});
     else if (UOp u = pass.moved_copy(n, src[0])) done[i] = std::move(u);
-    else if (pass.is_file(n->src()[0]->device) && src[0]->device == n->device) done[i] = src[0];
+    else if (pass.holds_data_only(n->src()[0]->device) && src[0]->device == n->device) done[i] = src[0];
   }
   std::vector<UOp> out;
   for (const UOp& r : roots) {
     out.push_back(done[static_cast<size_t>(index.find(r.node()))]);
-    if (pass.is_file(out.back()->device) && !is_buffer_view(out.back())) out.back() = pass.on(default_device_id(), out.back());
+    if (pass.holds_data_only(out.back()->device) && !is_buffer_view(out.back())) out.back() = pass.on(default_device_id(), out.back());
   }
   return out;
 }

@@ -139,6 +139,7 @@ DeviceKind& must_find_kind(std::string_view kind) {
   raise(ErrorKind::Device, "[device] unknown device {}; there are: {}{}", kind, join(device_kinds(), ", "), did_you_mean(kind, device_kinds()));
 }
 
+bool is_file(std::string_view device) { return device.starts_with("DISK:"); }
 bool is_storage_only(std::string_view device) { return must_find_kind(device_kind_of(device)).renderers().empty(); }
 
 const CodePath& code_path(std::string_view device) {

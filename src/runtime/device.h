@@ -105,8 +105,10 @@ void register_device(std::unique_ptr<DeviceKind> kind);
 std::vector<std::string> device_kinds();
 /// errors: Device, with the likely name
 DeviceKind& must_find_kind(std::string_view kind);
-/// Does a device, by its name, hold data only, like a file? Opens nothing. errors: Device, for an unknown kind
+/// Does a device, by its name, hold data only? Opens nothing. errors: Device, for an unknown kind
 bool is_storage_only(std::string_view device);
+/// Is it a file? Its bytes outlive the program and are written by assignment alone.
+bool is_file(std::string_view device);
 
 /// Which renderer and compiler serve a device, by the flag DEV.
 struct CodePath {

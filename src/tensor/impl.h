@@ -74,8 +74,6 @@ UOp fresh_buffer(DType dtype, int64_t n_elems, std::string_view device);
 Tensor memory_tensor(const UOp& view);
 /// Fresh memory of a device, or of several: cut along `axis`, or whole on each (-1).
 Tensor fresh_tensor(DType dtype, const Shape& shape, std::string_view device, int64_t axis = -1);
-/// Does a device hold data only? Memory there is made by empty() and written by assign() alone.
-bool is_file(std::string_view device);
 void must_run_kernels(std::string_view device);  ///< errors: Runtime for a file
 /// Where new memory beside x goes: its device, the default one for a file.
 std::optional<std::string> home_of(const Tensor& x);

@@ -2,6 +2,7 @@
 // joined together, and one SCATTER when assigned to.
 #include <algorithm>
 
+#include "runtime/device.h"
 #include "tensor/impl.h"
 
 namespace whit {

@@ -143,7 +143,6 @@ Tensor memory_tensor(const UOp& view) {
   return Tensor(std::make_shared<Tensor::Impl>(std::move(chain), std::make_shared<Storage>(base)));
 }
 
-bool is_file(std::string_view device) { return !is_multi(device_id(device)) && is_storage_only(device); }
 void must_run_kernels(std::string_view device) {
   WHIT_USER(!is_file(device), Runtime, "[storage] {} is no place for new values; assign to Tensor.empty there, or use to()", device);
 }
