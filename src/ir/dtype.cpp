@@ -1,62 +1,13 @@
 #include "ir/dtype.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <limits>
 #include <string>
-#include <tuple>
 
 #include "base/error.h"
 
 namespace whit {
-namespace {
-
-constexpr uint32_t bits_of(std::initializer_list<DType> types) {
-  uint32_t bits = 0;
-  for (const DType dt : types) bits |= 1u << static_cast<int>(dt);
-  return bits;
-}
-
-// The direct parents of each type in the lattice.
-using enum DType;
-constexpr uint32_t kFp8 = bits_of({Fp8E4M3, Fp8E4M3FNUZ, Fp8E5M2, Fp8E5M2FNUZ}), kHalves = bits_of({Float16, BFloat16});
-constexpr std::pair<DType, uint32_t> kParents[] = {
-    {Bool, bits_of({WeakInt})},
-    {WeakInt, bits_of({Int8, UInt8})},
-    {Int8, bits_of({Int16})},
-    {UInt8, bits_of({Int16, UInt16})},
-    {Int16, bits_of({Int32})},
-    {UInt16, bits_of({Int32, UInt32})},
-    {Int32, bits_of({Int64})},
-    {UInt32, bits_of({Int64, UInt64})},
-    {Int64, bits_of({WeakFloat})},
-    {UInt64, bits_of({WeakFloat})},
-    {WeakFloat, kFp8},
-    {Fp8E4M3, kHalves},
-    {Fp8E4M3FNUZ, kHalves},
-    {Fp8E5M2, kHalves},
-    {Fp8E5M2FNUZ, kHalves},
-    {Float16, bits_of({Float32})},
-    {BFloat16, bits_of({Float32})},
-    {Float32, bits_of({Float64})},
-};
-
-// All ancestors of each type, itself included. Parents come later in the enum, so one pass from the back is enough.
-constexpr std::array<uint32_t, kNumDTypes> make_ancestors() {
-  std::array<uint32_t, kNumDTypes> up{};
-  for (int i = kNumDTypes - 1; i >= 0; --i) {
-    up[i] = 1u << i;
-    for (const auto& [child, parents] : kParents)
-      for (int p = i + 1; p < kNumDTypes; ++p)
-        if (static_cast<int>(child) == i && (parents >> p & 1)) up[i] |= up[p];
-  }
-  return up;
-}
-constexpr auto kAncestors = make_ancestors();
-
-}  // namespace
-
 DType dtype_by_name(std::string_view text) {
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -65,17 +16,15 @@ DType dtype_by_name(std::string_view text) {
   raise(ErrorKind::Attribute, "[dtype] unknown dtype '{}'; expected a name such as float32, int64, bool", text);
 }
 
+// The lattice is a chain in the order of priorities, but for three kinds of pairs that meet above both: an unsigned type and a
+// narrower signed one, two kinds of fp8, and the two halves.
 DType least_upper_dtype(DType a, DType b) {
   if (a == b) return a;
-  const uint32_t common = kAncestors[static_cast<size_t>(a)] & kAncestors[static_cast<size_t>(b)];
-  WHIT_CHECK(common != 0, "no common dtype of {} and {}", a, b);
-  DType best = DType::Float64;
-  auto rank = [](DType d) { return std::make_tuple(info(d).priority, info(d).bits, std::string_view(info(d).name)); };
-  for (int i = 0; i < kNumDTypes; ++i) {
-    const DType d = static_cast<DType>(i);
-    if ((common >> i & 1) && rank(d) < rank(best)) best = d;
-  }
-  return best;
+  WHIT_CHECK(a != DType::Void && b != DType::Void, "no common dtype of {} and {}", a, b);
+  if (info(a).priority > info(b).priority || b == DType::Bool) std::swap(a, b);
+  if (is_unsigned(b) && is_int(a) && !is_weak(a) && !is_unsigned(a)) return static_cast<DType>(static_cast<int>(b) + 1);  // signed, and wider; weakfloat above uint64
+  if (is_fp8(a) && is_fp8(b)) return DType::Float16;
+  return a == DType::Float16 && b == DType::BFloat16 ? DType::Float32 : b;
 }
 
 DType least_upper_float(DType dt, DType default_float) {
