@@ -1,7 +1,6 @@
 // Conditions. What a condition says about index arithmetic is used inside its branch; LOADs and INDEXes there are left
 // alone, because they are evaluated whether the condition holds or not.
 #include <algorithm>
-#include <unordered_set>
 
 #include "ir/build.h"
 #include "ir/remake.h"
@@ -213,14 +212,13 @@ constexpr Rule kGates[] = {
 std::vector<UOp> clauses(const UOp& condition) {
   std::vector<UOp> out;
   std::vector<UOp> work{condition};
-  std::unordered_set<const Node*> seen;
   while (!work.empty()) {
     const UOp c = work.back();
     work.pop_back();
     if (c.op() == Op::And && c.dtype() == DType::Bool) {
       work.push_back(c.src(1));
       work.push_back(c.src(0));
-    } else if (!is_const_int(c, 1) && seen.insert(c.node()).second) {
+    } else if (!is_const_int(c, 1) && std::ranges::find(out, c) == out.end()) {
       out.push_back(c);
     }
   }

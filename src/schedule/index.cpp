@@ -4,6 +4,7 @@
 
 #include "ir/build.h"
 #include "rules/linear.h"
+#include "rules/rules.h"
 
 namespace whit::sched {
 namespace {
@@ -115,26 +116,8 @@ UOp in_range(const UOp& e, int64_t lo, const Sint& hi) {
 bool gate_implies(const UOp& whole, const UOp& part) {
   if (!part || whole == part) return true;
   if (!whole) return false;
-  SmallVec<UOp, 8> have, want{part};
-  SmallVec<UOp, 8> work{whole};
-  while (!work.empty()) {
-    const UOp u = work.back();
-    work.pop_back();
-    have.push_back(u);
-    if (u.op() == Op::And) {
-      work.push_back(u.src(0));
-      work.push_back(u.src(1));
-    }
-  }
-  while (!want.empty()) {
-    const UOp u = want.back();
-    want.pop_back();
-    if (std::find(have.begin(), have.end(), u) != have.end()) continue;
-    if (u.op() != Op::And) return false;
-    want.push_back(u.src(0));
-    want.push_back(u.src(1));
-  }
-  return true;
+  const std::vector<UOp> have = clauses(whole);
+  return std::ranges::all_of(clauses(part), [&](const UOp& c) { return std::ranges::find(have, c) != have.end(); });
 }
 
 Index source_index(const Node* n, std::span<const UOp> index) {

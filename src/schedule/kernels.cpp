@@ -45,8 +45,7 @@ void describe_nest(Nest& nest) {
     for (const Node* r : ranges) t = std::min<__int128>(t * range_size(r), INT64_MAX);
     nest.n_iterations = std::max(nest.n_iterations, static_cast<int64_t>(t));
   };
-  NodeIndex index;
-  const NodeList nodes = collect(roots_of(nest), index);
+  const NodeList nodes = toposort(roots_of(nest));
   nest.n_nodes = static_cast<int32_t>(nodes.size());
   for (const Node* n : nodes) {
     if (n->op == Op::Param) nest.reads.push_back(static_cast<int32_t>(n->arg.int_at(0)));
@@ -118,9 +117,8 @@ std::vector<int32_t> find_hazards(const NestGraph& graph) {
       bool reads_it = false;
       for (const int32_t r : nest.reads) reads_it |= graph.buffers[r].memory == memory;
       if (!reads_it) continue;
-      NodeIndex index;
       const std::vector<UOp> roots = roots_of(nest);
-      for (const Node* n : collect(roots, index)) {
+      for (const Node* n : toposort(roots)) {
         if (n->op != Op::Index || n->src()[0]->op != Op::Param) continue;
         const auto slot = static_cast<size_t>(n->src()[0]->arg.int_at(0));
         if (graph.buffers[slot].memory == memory && n->src()[1] != s.index.node()) {
@@ -261,9 +259,8 @@ std::string kernel_name(const Kernel& kernel) {
     name += std::to_string(range_size(r));
   };
   for (const UOp& r : first.ranges) size(r.node());
-  NodeIndex index;
   int n_named = 0;
-  for (const Node* n : collect(roots_of(first), index))
+  for (const Node* n : toposort(roots_of(first)))
     if (n->op == Op::Range && axis_type(n) == AxisType::Reduce && ++n_named <= 4) size(n);
   if (first.ranges.empty() && n_named == 0) name += "_1";
   if (kernel.nests.size() > 1) name += "_n" + std::to_string(kernel.nests.size());
@@ -301,8 +298,7 @@ void finish_kernel(const NestGraph& graph, Kernel& kernel) {
       return made.of(n);
     };
     for (const UOp& r : nest.ranges) ranges.push_back(add_range(r.node()));
-    NodeIndex seen;
-    for (const Node* n : collect(roots_of(nest), seen)) {
+    for (const Node* n : toposort(roots_of(nest))) {
       if (n->op == Op::Param) made.set(n, slot_of(static_cast<int32_t>(n->arg.int_at(0))));
       else if (n->op != Op::Range) made.update(n);
       else if (!made.has(n)) add_range(n);

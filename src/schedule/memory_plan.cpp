@@ -2,14 +2,12 @@
 // each at the lowest offset that overlaps no placed buffer that lives at the same time: in four orders (largest first,
 // longest first ..), of which the best is taken. That keeps the arena close to the largest sum of live bytes (reported as
 // live_bytes), which no plan can be below. It is quadratic, so thousands of buffers are placed in the order of calls
-// instead, each into the smallest hole that is large enough.
+// alone, which looks only at what is alive.
 #include "schedule/memory_plan.h"
 
 #include <algorithm>
-#include <map>
 
 #include "base/flags.h"
-#include "ir/dtype.h"
 
 namespace whit::sched {
 namespace {
@@ -41,11 +39,12 @@ bool heavier(const Lifetime& a, const Lifetime& b) {  // bytes times calls
 }
 bool earlier(const Lifetime& a, const Lifetime& b) { return a.first != b.first ? a.first < b.first : larger(a, b); }
 
-// Each at the lowest offset that is free while it lives, in the order given.
-int64_t place(const std::vector<Lifetime*>& temps) {
+// Each at the lowest offset that is free while it lives, in the order given. In the order of calls what has ended is forgotten.
+int64_t place(const std::vector<Lifetime*>& temps, bool in_order_of_calls = false) {
   std::vector<Lifetime*> placed;  // ascending by offset
   int64_t arena = 0;
   for (Lifetime* l : temps) {
+    if (in_order_of_calls) std::erase_if(placed, [&](const Lifetime* p) { return p->last < l->first; });
     int64_t offset = 0;
     for (const Lifetime* p : placed) {
       if (p->last < l->first || l->last < p->first) continue;
@@ -55,48 +54,6 @@ int64_t place(const std::vector<Lifetime*>& temps) {
     l->offset = offset;
     arena = std::max(arena, offset + l->n_bytes);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), l, [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; }), l);
-  }
-  return arena;
-}
-
-// Each into the smallest hole that is large enough, in the order of calls.
-int64_t place_by_time(std::vector<Lifetime*>& temps) {
-  std::sort(temps.begin(), temps.end(),
-            [](const Lifetime* a, const Lifetime* b) { return a->first != b->first ? a->first < b->first : a->buffer < b->buffer; });
-  std::multimap<int64_t, const Lifetime*> ends;  // of what is live
-  std::map<int64_t, int64_t> holes;              // offset -> bytes
-  int64_t arena = 0;
-  const auto add_hole = [&](int64_t offset, int64_t n_bytes) {
-    auto next = holes.lower_bound(offset);
-    if (next != holes.end() && next->first == offset + n_bytes) {
-      n_bytes += next->second;
-      next = holes.erase(next);
-    }
-    if (next != holes.begin())
-      if (const auto before = std::prev(next); before->first + before->second == offset) {
-        before->second += n_bytes;
-        return;
-      }
-    holes.emplace_hint(next, offset, n_bytes);
-  };
-  for (Lifetime* l : temps) {
-    while (!ends.empty() && ends.begin()->first < l->first) {
-      add_hole(ends.begin()->second->offset, ends.begin()->second->n_bytes);
-      ends.erase(ends.begin());
-    }
-    ends.emplace(l->last, l);
-    auto fit = holes.end();
-    for (auto h = holes.begin(); h != holes.end(); ++h)
-      if (h->second >= l->n_bytes && (fit == holes.end() || h->second < fit->second)) fit = h;
-    // At the end, if there is none; a hole that touches the end is used.
-    if (fit == holes.end() && !holes.empty() && holes.rbegin()->first + holes.rbegin()->second == arena) fit = std::prev(holes.end());
-    l->offset = fit == holes.end() ? arena : fit->first;
-    if (fit != holes.end()) {
-      const int64_t rest = fit->second - l->n_bytes;
-      holes.erase(fit);
-      if (rest > 0) holes.emplace(l->offset + l->n_bytes, rest);
-    }
-    arena = std::max(arena, l->offset + l->n_bytes);
   }
   return arena;
 }
@@ -147,7 +104,8 @@ void plan_memory(Schedule& s) {
       if (s.buffers[static_cast<size_t>(l.buffer)].device == device) own.push_back(&l);
     int64_t arena = INT64_MAX;
     if (own.size() > kManyBuffers) {
-      arena = place_by_time(own);
+      std::sort(own.begin(), own.end(), [](const Lifetime* x, const Lifetime* y) { return earlier(*x, *y); });
+      arena = place(own, true);
     } else {
       std::vector<Lifetime*> best;
       const auto attempt = [&](const std::vector<Lifetime*>& in_order) {

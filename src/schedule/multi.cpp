@@ -17,26 +17,18 @@ UOp to_device(const UOp& x, uint16_t device) { return x->device == device ? x : 
 UOp on(const UOp& x, uint16_t device) { return x->device ? to_device(x, device) : x; }
 
 UOp piece(const UOp& x, int64_t axis, int64_t number, int64_t n) {
-  Dims be;
-  for (size_t a = 0; a < x.shape().size(); ++a) {
-    const bool cut = static_cast<int64_t>(a) == axis;
-    const int64_t size = cut ? x.shape()[a] / n : x.shape()[a];
-    be.push_back(cut ? number * size : 0);
-    be.push_back(cut ? (number + 1) * size : size);
-  }
-  return shrink(x, be);
+  const auto a = static_cast<size_t>(axis);
+  const int64_t size = x.shape()[a] / n;
+  return whit::cut(x, a, number * size, (number + 1) * size);
 }
 
 // Equal pieces side by side: a new leading axis moves before the axis and melts into it.
 UOp joined(const Parts& pieces, int64_t axis) {
   const Shape& s = pieces[0].shape();
-  Dims dims(s.begin(), s.end()), order;
-  dims[static_cast<size_t>(axis)] *= static_cast<int64_t>(pieces.size());
-  for (int64_t a = 0; a < static_cast<int64_t>(s.size()); ++a) {
-    if (a == axis) order.push_back(0);
-    order.push_back(a + 1);
-  }
-  return reshape(permute(UOp::make(Op::Stack, pieces[0].dtype(), pieces), order), dims);
+  const auto a = static_cast<size_t>(axis);
+  Dims dims(s.begin(), s.end());
+  dims[a] *= static_cast<int64_t>(pieces.size());
+  return reshape(permute(UOp::make(Op::Stack, pieces[0].dtype(), pieces), whit::moved_axis(s.size() + 1, 0, a)), dims);
 }
 
 // ---- allreduce

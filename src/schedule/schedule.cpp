@@ -149,7 +149,6 @@ std::shared_ptr<Schedule> build(const Graph& g, uint16_t default_device, int64_t
   const RangeifyLimits lim = limits();
   for (int attempt = 1;; ++attempt) {
     WHIT_CHECK(attempt < kMaxAttempts, "scheduling {} nodes does not settle", g.size());
-    s->stats.n_attempts = attempt;
     NestGraph nests = rangeify(g, forced, lim, default_device);
     const auto add = [&](Numbered<char>& set, const std::vector<int32_t>& nodes) {
       set.resize(g.size(), 0);

@@ -50,7 +50,6 @@ struct ScheduleStats {
   int64_t arena_bytes = 0;     ///< after planning
   int64_t live_bytes = 0;      ///< the largest sum of temporaries that are alive at once: no plan can be below
   int64_t output_bytes = 0;
-  int64_t n_attempts = 1;    ///< times that fusion was decided
   int64_t n_recomputed = 0;  ///< calls that run again what was dropped in between
 };
 
