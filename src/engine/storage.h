@@ -16,8 +16,6 @@ class Storage {
     if (state_.op() == Op::After) settle_recorded();
     return state_;
   }
-  /// Counts the writes.
-  int64_t version() const { return version_; }
   /// After the engine ran: the same value, in memory.
   void settle(UOp state) { state_ = std::move(state); }
   /// Records the store of `value` into the part of the memory that `chain` shows.
@@ -27,7 +25,6 @@ class Storage {
  private:
   void settle_recorded() const;
   mutable UOp state_;
-  int64_t version_ = 0;
 };
 
 /// The PARAM that stands for a state of `n_elems` elements.

@@ -56,11 +56,7 @@ UOp cast(const UOp& x, DType dtype) { return x.dtype() == dtype ? x : UOp::make(
 
 UOp range(int64_t size, int64_t id, AxisType type) { return UOp::make(Op::Range, DType::WeakInt, {}, Dims{id, static_cast<int64_t>(type), size}); }
 
-UOp param(int64_t slot, DType dtype, std::span<const int64_t> dims) {
-  Dims a{slot};
-  a.append(dims.begin(), dims.end());
-  return UOp::make(Op::Param, dtype, {}, a);
-}
+UOp param(int64_t slot, DType dtype, std::span<const int64_t> dims) { return UOp::make(Op::Param, dtype, {}, with_front(slot, dims)); }
 
 UOp index(const UOp& buf, const UOp& flat, const UOp& gate) {
   if (!gate || is_const_int(gate, 1)) return UOp::make(Op::Index, buf.dtype(), {buf, flat});
@@ -109,6 +105,16 @@ Dims moved_axis(size_t rank, size_t from, size_t to) {
     if (axis != from) order.push_back(static_cast<int64_t>(axis));
   order.insert(order.begin() + to, static_cast<int64_t>(from));
   return order;
+}
+Dims with_front(int64_t first, std::span<const int64_t> rest) {
+  Dims all{first};
+  all.append(rest.begin(), rest.end());
+  return all;
+}
+Dims along(size_t rank, size_t axis, int64_t n) {
+  Dims dims(rank, 1);
+  dims[axis] = n;
+  return dims;
 }
 UOp pad(const UOp& x, std::span<const int64_t> before_after) {
   for (const int64_t n : before_after)

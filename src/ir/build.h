@@ -69,6 +69,10 @@ inline UOp shaped(const UOp& x, std::initializer_list<int64_t> dims) { return sh
 UOp permuted(const UOp& x, std::span<const int64_t> axes);
 /// The order of axes that takes axis `from` of `rank` axes to place `to`.
 Dims moved_axis(size_t rank, size_t from, size_t to);
+/// `rest` with a number before it.
+Dims with_front(int64_t first, std::span<const int64_t> rest);
+/// Sizes of 1, but n at `axis`: numbers along that axis.
+Dims along(size_t rank, size_t axis, int64_t n);
 UOp pad(const UOp& x, std::span<const int64_t> before_after);
 UOp shrink(const UOp& x, std::span<const int64_t> begin_end);
 /// One axis of x from `begin` to before `end`.

@@ -22,7 +22,8 @@ DType least_upper_dtype(DType a, DType b) {
   if (a == b) return a;
   WHIT_CHECK(a != DType::Void && b != DType::Void, "no common dtype of {} and {}", a, b);
   if (info(a).priority > info(b).priority || b == DType::Bool) std::swap(a, b);
-  if (is_unsigned(b) && is_int(a) && !is_weak(a) && !is_unsigned(a)) return static_cast<DType>(static_cast<int>(b) + 1);  // signed, and wider; weakfloat above uint64
+  if (is_unsigned(b) && is_int(a) && !is_weak(a) && !is_unsigned(a))
+    return static_cast<DType>(static_cast<int>(b) + 1);  // signed, and wider; weakfloat above uint64
   if (is_fp8(a) && is_fp8(b)) return DType::Float16;
   return a == DType::Float16 && b == DType::BFloat16 ? DType::Float32 : b;
 }

@@ -342,6 +342,15 @@ UOp with_first_src(const Node* n, const UOp& x) {
   return UOp::make(n->op, is_movement(n->op) ? x.dtype() : n->dtype, src, n->arg);
 }
 
+UOp rebuilt_chain(const UOp& chain, const UOp& from, const UOp& to, bool drop_detach) {
+  std::vector<const Node*> links;
+  for (const Node* n = chain.node(); n != from.node(); n = n->src()[0])
+    if (!drop_detach || n->op != Op::Detach) links.push_back(n);
+  UOp out = to;
+  for (size_t i = links.size(); i-- > 0;) out = with_first_src(links[i], out);
+  return out;
+}
+
 Sint::Sint(const UOp& u) : max_(u.vmax()) {
   WHIT_USER(u.dtype() == DType::WeakInt && u.shape().empty(), Type, "a size of {} and shape {}; expected an integer", u.dtype(), u.shape());
   if (u.vmin() != u.vmax()) symbol_ = u;

@@ -197,6 +197,8 @@ NodeList toposort_outside_calls(std::span<const UOp> roots);
 
 /// n with another first source.
 UOp with_first_src(const Node* n, const UOp& x);
+/// The chain of first sources from `chain` down to `from`, over `to` instead; without DETACHs when they are to be dropped.
+UOp rebuilt_chain(const UOp& chain, const UOp& from, const UOp& to, bool drop_detach = false);
 
 /// Replaces nodes by others, everywhere below `root`, once (replacements are not entered again).
 UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map);

@@ -2,31 +2,19 @@
 
 #include "base/error.h"
 #include "base/flags.h"
+#include "ir/build.h"
 #include "whit/nn.h"
 
 namespace whit::nn {
 namespace {
 
-int64_t product(std::span<const int64_t> dims) {
-  int64_t n = 1;
-  for (const int64_t d : dims) n *= d;
-  return n;
-}
-
 Tensor uniform(const IntList& shape, double bound) { return Tensor::uniform(shape, -bound, bound); }
-
-// A shape of ones with `n` at axis 1.
-Dims channel_shape(size_t rank, int64_t n) {
-  Dims dims(rank, 1);
-  dims[1] = n;
-  return dims;
-}
 
 // Weight (`rows`, `columns`, kernel..) and bias, uniform in +-1/sqrt(inputs of a window).
 void init_conv(Tensor& weight, Tensor& bias, int64_t rows, int64_t columns, const IntList& kernel_size, int64_t in_channels, int64_t n_biases) {
   Dims shape{rows, columns};
   shape.append(kernel_size.begin(), kernel_size.end());
-  const double bound = 1 / std::sqrt(static_cast<double>(in_channels * product(kernel_size)));
+  const double bound = 1 / std::sqrt(static_cast<double>(in_channels * kernel_size.shape().numel()));
   weight = uniform(shape, bound);
   if (n_biases) bias = uniform(n_biases, bound);
 }
@@ -88,7 +76,7 @@ BatchNorm::BatchNorm(int64_t size, const BatchNormConfig& c) : config(c) {
 }
 Tensor BatchNorm::operator()(const Tensor& x) {
   const int64_t channels = x.size(1);
-  const Dims shape = channel_shape(x.ndim(), channels);
+  const Dims shape = along(x.ndim(), 1, channels);
   const bool training = flag::TRAINING() != 0;
   if (config.track_running_stats && !training) return x.batchnorm(weight, bias, running_mean, (running_var + config.eps).rsqrt());
   Dims axes;
@@ -134,7 +122,7 @@ GroupNorm::GroupNorm(int64_t groups, int64_t num_channels, const NormConfig& con
 Tensor GroupNorm::operator()(const Tensor& x) const {
   const Tensor y = x.reshape({x.size(0), num_groups, -1}).layernorm(-1, eps).reshape(x.shape());
   if (!weight.defined()) return y;
-  const Dims shape = channel_shape(x.ndim(), x.size(1));
+  const Dims shape = along(x.ndim(), 1, x.size(1));
   return y * weight.reshape(shape) + bias.reshape(shape);
 }
 

@@ -2,8 +2,6 @@
 // made again by the row of its op from sources with the batch axis in front.
 #include "rules/batch.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <map>
 #include <mutex>
@@ -27,12 +25,6 @@ struct Row {
 };
 using RowFn = UOp (*)(const Row&);
 
-Dims with_front(int64_t front, std::span<const int64_t> dims) {
-  Dims out{front};
-  out.append(dims.begin(), dims.end());
-  return out;
-}
-
 UOp repeated(const UOp& x, int64_t n) { return expand(reshape(x, with_front(1, x.shape())), with_front(n, x.shape())); }
 
 // Source i with the batch axis.
@@ -48,11 +40,9 @@ UOp elementwise(const Row& r) {
     const Shape& from = r.node.src(i).shape();
     UOp x = r.has_axis[i] || from.empty() ? r.src[i] : full(r, i);
     if (r.has_axis[i] && from.empty() && !shape.empty()) {
-      Dims ones(shape.size() + 1, 1);
-      ones[0] = r.n;
       Sints sizes = sizes_of(shape), begin(shape.size() + 1, 0);
       sizes.insert(sizes.begin(), r.n);
-      x = shrink_to(expand(reshape(x, ones), with_front(r.n, shape)), begin, sizes);
+      x = shrink_to(expand(reshape(x, along(shape.size() + 1, 0, r.n)), with_front(r.n, shape)), begin, sizes);
     }
     src.push_back(std::move(x));
   }
@@ -100,16 +90,10 @@ UOp reduce_row(const Row& r) {
 }
 
 // ---- access by index: examples lie one after the other on the indexed axis
-UOp rows_of_all(const UOp& x) {
-  Dims dims{x.shape()[0] * x.shape()[1]};
-  dims.append(x.shape().begin() + 2, x.shape().end());
-  return reshape(x, dims);
-}
+UOp rows_of_all(const UOp& x) { return reshape(x, with_front(x.shape()[0] * x.shape()[1], std::span<const int64_t>(x.shape()).subspan(2))); }
 // Index i of example b becomes b * n_rows + i; one outside [0, n_rows) stays outside everything.
 UOp index_of_all(const Row& r, const UOp& index, int64_t n_rows) {
-  Dims ones(index.shape().size(), 1);
-  ones[0] = r.n;
-  const UOp start = expand(reshape(r.iota * n_rows, ones), index.shape());
+  const UOp start = expand(reshape(r.iota * n_rows, along(index.shape().size(), 0, r.n)), index.shape());
   const UOp i = cast(index, DType::Int64);
   return where(ge(i, 0) & lt(i, n_rows), i + start, constant(DType::Int64, -1));
 }

@@ -160,14 +160,6 @@ Grads scatter_row(const UOp& n, const UOp& g) {
   return {base_grad, {}, where(won, gather(g, index), num(g, 0.0))};
 }
 
-UOp rebuild(const UOp& chain, const UOp& from, const UOp& to) {
-  std::vector<const Node*> links;
-  for (const Node* k = chain.node(); k != from.node(); k = k->src_begin()[0]) links.push_back(k);
-  UOp out = to;
-  for (size_t i = links.size(); i-- > 0;) out = with_first_src(links[i], out);
-  return out;
-}
-
 // What was stored gets the gradient of its place; what it replaced gets none there.
 Grads after_row(const UOp& n, const UOp& g) {
   const UOp x = n.src(0);
@@ -177,7 +169,7 @@ Grads after_row(const UOp& n, const UOp& g) {
     const UOp s = n.src(i);
     if (s.op() != Op::Store) continue;
     const UOp view = s.src(0);
-    out[i] = rebuild(view, x, rest);
+    out[i] = rebuilt_chain(view, x, rest);
     if (view.shape().numel() == x.shape().numel()) {
       rest = {};
       break;

@@ -71,39 +71,20 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   const DType out = least_upper_dtype(dtype(), weight.dtype());
   const DType acc = o.dtype.value_or(sum_dtype(out));
   const Dims pads = resolve_pool_pads("conv2d", o.padding, n);
-  const auto biased = [&](const Tensor& y) {
-    Dims b_dims(ndim(), 1);
-    b_dims[1] = cout;
-    return bias.defined() ? y + bias.reshape(b_dims) : y;
-  };
+  const auto biased = [&](const Tensor& y) { return bias.defined() ? y + bias.reshape(along(ndim(), 1, cout)) : y; };
   const auto ones = [](const Dims& d) { return std::ranges::all_of(d, [](int64_t v) { return v == 1; }); };
   if (n == 2 && groups == 1 && ones(stride) && ones(dilation) && dtype() == DType::Float32 && out == dtype() && acc == out && weight.dtype() == out)
     if (const std::optional<Tensor> y = detail::winograd(*this, weight, pads)) return biased(*y);
   const Tensor windows = detail::pool("conv2d", pad(pads).cast(acc), k, stride, dilation);
-  // windows: [b, g*cin, o.., k..] -> [b, g, 1, o.., cin, k..]
-  Dims x_dims{batch, groups, cin}, order{0, 1}, one_dims{batch, groups, 1}, all_dims{batch, groups, cout / groups};
-  Dims w_dims{1, groups, cout / groups}, out_dims{batch, cout};
-  const auto in = static_cast<int64_t>(n);
-  for (size_t i = 2; i < windows.ndim(); ++i) x_dims.push_back(windows.shape()[i]);
-  for (int64_t i = 0; i < in; ++i) {
-    const int64_t size = windows.shape()[static_cast<size_t>(2 + i)];
-    order.push_back(3 + i);
-    one_dims.push_back(size);
-    all_dims.push_back(size);
-    out_dims.push_back(size);
-    w_dims.push_back(1);
-  }
-  order.push_back(2);
-  for (int64_t i = 0; i < in; ++i) order.push_back(3 + in + i);
-  for (Dims* d : {&one_dims, &all_dims, &w_dims}) {
-    d->push_back(cin);
-    d->append(k.begin(), k.end());
-  }
-  const UOp x = broadcast_to(windows.reshape(x_dims).permute(order).reshape(one_dims).uop(), all_dims);
-  const UOp w = broadcast_to(weight.cast(acc).reshape(w_dims).uop(), all_dims);
-  Dims axes;
-  for (int64_t i = 0; i <= in; ++i) axes.push_back(3 + in + i);
-  return biased(wrap(alu(Op::Mul, {x, w})).sum(IntList(axes), false, acc).reshape(out_dims).cast(o.dtype.value_or(out)));
+  // windows: [b, g*cin, o.., k..] -> [b, g, 1, cin, o.., k..]; weight: [1, g, cout/g, cin, 1.., k..]
+  Dims x_dims{batch, groups, 1, cin}, w_dims{1, groups, cout / groups, cin}, out_dims{batch, cout}, axes{3};
+  x_dims.append(windows.shape().begin() + 2, windows.shape().end());
+  w_dims.resize(4 + n, 1);
+  w_dims.append(k.begin(), k.end());
+  out_dims.append(windows.shape().begin() + 2, windows.shape().end() - n);
+  for (size_t i = 4 + n; i < x_dims.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  const Tensor product = windows.reshape(x_dims) * weight.cast(acc).reshape(w_dims);
+  return biased(product.sum(IntList(axes), false, acc).reshape(out_dims).cast(o.dtype.value_or(out)));
 }
 
 Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {

@@ -130,10 +130,8 @@ Tensor Tensor::one_hot(int64_t num_classes) const {
 
 namespace detail {
 Tensor one_hot_along(const Tensor& index, int64_t n, int64_t dim) {
-  Dims lane(index.ndim(), 1);
-  lane[static_cast<size_t>(dim)] = n;
   const DType dt = index.dtype() == DType::Bool ? default_int() : index.dtype();
-  return index.cast(dt).eq(wrap(shaped(cast(lanes(n), dt), lane)));
+  return index.cast(dt).eq(wrap(shaped(cast(lanes(n), dt), along(index.ndim(), static_cast<size_t>(dim), n))));
 }
 }  // namespace detail
 

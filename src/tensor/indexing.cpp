@@ -40,8 +40,8 @@ UOp strided(const UOp& x, size_t axis, int64_t begin, int64_t end, int64_t step)
   return shaped(window(cut(x, axis, begin, end), static_cast<int64_t>(axis), 1, step, 1), out);
 }
 
-// The elements [begin, end) of an axis, where sizes are symbolic.
-Tensor symbolic_part(const Tensor& x, size_t axis, const Sint& begin, const Sint& end) {
+// The elements [begin, end) of an axis.
+Tensor part(const Tensor& x, size_t axis, const Sint& begin, const Sint& end) {
   std::vector<AxisPair> pairs(x.ndim());
   pairs[axis] = {begin, end};
   return x.shrink(pairs);
@@ -52,7 +52,7 @@ Tensor take_slice(const Tensor& x, size_t axis, const Slice& s) {
     WHIT_USER(s.step.value_or(1) == 1, Value, "[getitem] a slice of symbolic size with step {}; expected 1", *s.step);
     const Sint n = size_of(x.shape(), axis);
     const auto from_end = [&](const Sint& v) { return v.max() < 0 ? plus(v, n) : v; };
-    return symbolic_part(x, axis, from_end(s.start.value_or(0)), from_end(s.stop.value_or(n)));
+    return part(x, axis, from_end(s.start.value_or(0)), from_end(s.stop.value_or(n)));
   }
   const int64_t size = x.shape()[axis], most = std::max<int64_t>(size, 1);
   const int64_t step = clamp_index(s.step.value_or(1), -most, most);  // a longer one finds no second element either
@@ -89,20 +89,9 @@ Parsed parse(const Tensor& self, std::span<const Index> indices) {
   for (const Index& i : indices) {
     switch (i.kind()) {
       case Index::Kind::Integer: {
-        if (i.as_int().is_symbolic() || p.view.shape().symbol(axis)) {
-          const Sint n = size_of(p.view.shape(), axis), k = i.as_int().max() < 0 ? plus(i.as_int(), n) : i.as_int();
-          WHIT_USER(at_most(0, k) && at_most(plus(k, 1), n), Index, "[getitem] index {} is out of bounds for axis {} of size {}", i.as_int(), seen,
-                    n);
-          p.view = symbolic_part(p.view, axis, k, plus(k, 1)).squeeze(static_cast<int64_t>(axis));
-          ++seen;
-          break;
-        }
-        const int64_t size = p.view.shape()[axis], v = i.as_int().max();
-        WHIT_USER(-size <= v && v < size, Index, "[getitem] index {} is out of bounds for axis {} of size {}", v, seen, size);
-        const int64_t at = v < 0 ? v + size : v;
-        Dims dims(p.view.shape().begin(), p.view.shape().end());
-        dims.erase(dims.begin() + axis);
-        p.view = move_view(p.view, [&](const UOp& u) { return shaped(strided(u, axis, at, at + 1, 1), dims); });
+        const Sint n = size_of(p.view.shape(), axis), k = i.as_int().max() < 0 ? plus(i.as_int(), n) : i.as_int();
+        WHIT_USER(at_most(0, k) && at_most(plus(k, 1), n), Index, "[getitem] index {} is out of bounds for axis {} of size {}", i.as_int(), seen, n);
+        p.view = part(p.view, axis, k, plus(k, 1)).squeeze(static_cast<int64_t>(axis));
         ++seen;
         break;
       }

@@ -71,11 +71,7 @@ class Nest {
     const UOp node(n);
     switch (n->op) {
       case Op::Const: return wrap(shaped(node, ones));
-      case Op::Range: {
-        Dims dims = ones;
-        dims[axis_of(n)] = range_size(n);
-        return Tensor::arange(range_size(n)).cast(n->dtype).reshape(dims);
-      }
+      case Op::Range: return Tensor::arange(range_size(n)).cast(n->dtype).reshape(along(ranges_.size(), axis_of(n), range_size(n)));
       case Op::Index: return {};
       case Op::Load: return read(n->src_begin()[0]);
       case Op::Cast: return value_of(n->src_begin()[0]).cast(n->dtype);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/text.h"
 #include "tensor/impl.h"
 
 namespace whit {
@@ -34,19 +35,10 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dt) const {
 }
 
 Tensor Tensor::einsum(std::string_view formula, std::span<const Tensor> operands, std::optional<DType> dt) {
-  std::string text;
-  for (const char c : formula)
-    if (c != ' ') text += c;
+  std::string text(formula);
+  std::erase(text, ' ');
   const size_t arrow = text.find("->");
-  std::string left = text.substr(0, arrow);
-  std::vector<std::string> inputs{""};
-  for (const char c : left) {
-    if (c == ',') {
-      inputs.emplace_back();
-    } else {
-      inputs.back() += c;
-    }
-  }
+  std::vector<std::string> inputs = whit::split(text.substr(0, arrow), ',');
   WHIT_USER(inputs.size() == operands.size(), Value, "[einsum] '{}' names {} operands, {} are given", formula, inputs.size(), operands.size());
   // Ellipses become capital-free private letters, right aligned.
   size_t n_dots = 0;

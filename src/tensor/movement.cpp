@@ -60,9 +60,8 @@ namespace {
 Tensor element_numbers(const Shape& shape) {
   Tensor n = Tensor(0);
   for (size_t i = 0; i < shape.size(); ++i) {
-    Dims lane(shape.size(), 1);
-    lane[i] = shape[i];
-    n = n * Tensor(size_of(shape, i).uop()) + wrap(shaped(UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(shape[i])), lane));
+    const UOp lanes = UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(shape[i]));
+    n = n * Tensor(size_of(shape, i).uop()) + wrap(shaped(lanes, along(shape.size(), i, shape[i])));
   }
   return n;
 }
@@ -150,10 +149,7 @@ Tensor Tensor::permute(const IntList& order) const {
 }
 
 Tensor Tensor::flip(const IntList& axes) const {
-  Dims all;
-  for (const int64_t a : axes) all.push_back(resolve_axis("flip", a, shape()));
-  std::ranges::sort(all);
-  for (size_t i = 1; i < all.size(); ++i) WHIT_USER(all[i] != all[i - 1], Runtime, "[flip] axis {} is given twice", all[i]);
+  const Dims all = resolve_axes("flip", axes, shape());
   if (all.empty() || ndim() == 0) return *this;
   if (shape().is_symbolic()) {  // what counts stands at the end then
     const Shape& s = shape();
@@ -367,10 +363,8 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
     return wrap(shaped(permuted(UOp::make(Op::Stack, dt, values), moved_axis(first.ndim() + 1, 0, axis)), shape));
   }
   // Padded side by side; a mask of the position chooses, so that the sign of a zero and NaN stay.
-  Dims lane(first.ndim(), 1);
-  lane[axis] = shape[axis];
   const UOp lanes = UOp::make(Op::Lanes, DType::WeakInt, {}, Arg(shape[axis]));
-  const UOp pos = broadcast_to(shaped(lanes, lane), Shape(std::span<const int64_t>(shape)));
+  const UOp pos = broadcast_to(shaped(lanes, along(first.ndim(), axis, shape[axis])), Shape(std::span<const int64_t>(shape)));
   UOp out;
   Sint at = 0;
   Sints place(first.ndim(), 0);

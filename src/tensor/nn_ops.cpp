@@ -136,9 +136,7 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int
   const Tensor hit = one_hot_along(y.unsqueeze(axis), classes, axis);
   Tensor w = constant(1.0, dtype()).expand(y.shape());
   if (weight.defined()) {
-    Dims dims(ndim(), 1);
-    dims[static_cast<size_t>(axis)] = classes;
-    w = hit.where(weight.reshape(dims), 0).sum(axis).cast(weight.dtype());
+    w = hit.where(weight.reshape(along(ndim(), static_cast<size_t>(axis), classes)), 0).sum(axis).cast(weight.dtype());
   }
   if (ignore_index) w = y.ne(*ignore_index).where(w, 0.0);
   const Tensor loss = hit.where(*this, 0.0).sum(axis).neg() * w;
@@ -172,9 +170,7 @@ Tensor Tensor::interpolate(const IntList& size, std::string_view mode, bool alig
     }
     const Tensor where_from = (align_corners ? at * scale : (at + 0.5) * scale - 0.5).clamp(0, n_in - 1);
     const Tensor low = where_from.floor();
-    Dims dims(ndim(), 1);
-    dims[axis] = n_out;
-    const Tensor part = (where_from - low).reshape(dims);
+    const Tensor part = (where_from - low).reshape(along(ndim(), axis, n_out));
     x = take(low.cast(DType::Int32)).lerp(take(where_from.ceil().cast(DType::Int32)), part);
   }
   return x.cast(dtype());

@@ -170,10 +170,8 @@ Tensor Tensor::rand(const IntList& shape, const TensorOptions& o) {
 Tensor Tensor::randn(const IntList& shape, const TensorOptions& o) {
   const DType dt = o.dtype.value_or(default_float());
   check_float("randn", dt);
-  Dims two{2};
-  two.append(shape.begin(), shape.end());
   if (detail::prod(shape) == 0) return zeros(shape, {.device = o.device, .dtype = dt});
-  const Tensor u = rand(two, {.device = o.device, .dtype = DType::Float32});
+  const Tensor u = rand(with_front(2, Dims(shape.begin(), shape.end())), {.device = o.device, .dtype = DType::Float32});
   const Tensor angle = u[0] * (2 * std::numbers::pi), radius = ((Tensor(1.0) - u[1]).log() * -2.0).sqrt();
   return (angle.cos() * radius).cast(dt);
 }

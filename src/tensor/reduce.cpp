@@ -37,13 +37,11 @@ Tensor count_of(const Shape& s, std::span<const int64_t> axes, DType dt, double 
 DType wide_float(DType dt) { return is_weak(dt) ? dt : least_upper_dtype(dt, DType::Float32); }
 
 Tensor lane_index(const Tensor& x, int64_t axis, DType dt) {
-  Dims dims(x.ndim(), 1);
-  const Sint n = size_of(x.shape(), static_cast<size_t>(axis));
-  dims[static_cast<size_t>(axis)] = n.max();
-  const Tensor lanes = Tensor::arange(0, n.max(), 1, dt).reshape(dims);
-  Sints sizes(dims.begin(), dims.end());
-  sizes[static_cast<size_t>(axis)] = n;
-  return sized(lanes, sizes);
+  const auto a = static_cast<size_t>(axis);
+  const Sint n = size_of(x.shape(), a);
+  Sints sizes(x.ndim(), 1);
+  sizes[a] = n;
+  return sized(Tensor::arange(0, n.max(), 1, dt).reshape(along(x.ndim(), a, n.max())), sizes);
 }
 
 }  // namespace

@@ -25,22 +25,14 @@ Tensor flat_positions(const Tensor& self, const Tensor& index, size_t axis) {
   const Tensor i = index.cast(DType::Int64);
   const Tensor wrapped = i.lt(0).where(i + size, i);
   const Tensor ok = wrapped.ge(0) & wrapped.lt(size);
-  Tensor at = ok.where(wrapped, 0).cast(dt);
   int64_t stride = 1;
-  Tensor sum;
-  for (size_t a = self.ndim(); a-- > 0;) {
-    Tensor part;
-    if (a == axis) {
-      part = at * stride;
-    } else {
-      Dims dims(self.ndim(), 1);
-      dims[a] = index.shape()[a];
-      part = Tensor::arange(0, index.shape()[a], 1, dt).reshape(dims) * stride;
-    }
-    sum = sum.defined() ? sum + part : part;
-    stride *= self.shape()[a];
+  Tensor at(0);
+  for (size_t a = self.ndim(); a-- > 0; stride *= self.shape()[a]) {
+    const int64_t n = index.shape()[a];
+    const Tensor part = a == axis ? ok.where(wrapped, 0).cast(dt) : Tensor::arange(0, n, 1, dt).reshape(along(self.ndim(), a, n));
+    at = at + part * stride;
   }
-  return ok.where(sum, -1);
+  return ok.where(at, -1);
 }
 
 // Where the elements of `src` go in self.flatten(), and those elements.

@@ -39,29 +39,21 @@ DType dtype_flag(const char* flag_name, const std::string& text, bool want_float
   return dt;
 }
 
-// Memory of the host, aligned as kernels want it, owned by the payload of a BUFFER.
-struct HostMemory {
-  explicit HostMemory(size_t n) : bytes(static_cast<std::byte*>(::operator new(n ? n : 1, std::align_val_t(64)))) {}
-  ~HostMemory() { ::operator delete(bytes, std::align_val_t(64)); }
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
-  std::byte* bytes;
-};
+// Memory of the host, aligned as kernels want it.
+std::shared_ptr<uint8_t> host_memory(size_t n) {
+  constexpr std::align_val_t align{64};
+  return {static_cast<uint8_t*>(::operator new(n ? n : 1, align)), [=](uint8_t* p) { ::operator delete(p, align); }};
+}
 
 // A BUFFER of host memory as device `device` sees it.
-UOp host_buffer(void* ptr, DType dtype, int64_t n_elems, std::shared_ptr<void> owner, const std::string& device) {
+UOp host_buffer(DType dtype, int64_t n_elems, std::shared_ptr<void> memory, const std::string& device) {
   const std::string kind = device_kind_of(device);
   const std::string home = kind == "CPU" || kind == "REF" ? device : "CPU";
   UOp b = buffer(dtype, n_elems, home);
   BufferSpec spec;
-  spec.external_ptr = ptr;
-  BufferPtr mem = engine::make_buffer(dtype, n_elems, home, spec);
-  struct Kept {
-    BufferPtr mem;
-    std::shared_ptr<void> owner;
-  };
-  auto kept = std::make_shared<Kept>(Kept{std::move(mem), std::move(owner)});
-  set_payload(b, std::shared_ptr<void>(kept, kept->mem.get()));
+  spec.external_ptr = memory.get();
+  const BufferPtr seen = engine::make_buffer(dtype, n_elems, home, spec);
+  set_payload(b, {seen.get(), [seen, memory = std::move(memory)](void*) {}});
   return home == device ? b : UOp::make(Op::Copy, dtype, {b}, Arg(std::string_view(device)));
 }
 
@@ -192,10 +184,9 @@ Tensor detail::from_host(DType dtype, const IntList& shape, const TensorOptions&
   must_run_kernels(device);
   const int64_t n = detail::prod(shape);
   const size_t n_data = static_cast<size_t>(n * n_bytes(dtype));
-  auto memory = std::make_shared<HostMemory>(n_data);
-  if (n_data) fill({reinterpret_cast<uint8_t*>(memory->bytes), n_data});
-  void* const ptr = memory->bytes;
-  const UOp flat = host_buffer(ptr, dtype, n, std::move(memory), device);
+  auto memory = host_memory(n_data);
+  if (n_data) fill({memory.get(), n_data});
+  const UOp flat = host_buffer(dtype, n, std::move(memory), device);
   Tensor t = flat.op() == Op::Buffer ? memory_tensor(shaped(flat, shape)) : wrap(shaped(flat, shape));
   return o.dtype ? t.cast(*o.dtype) : t;
 }

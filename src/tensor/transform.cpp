@@ -96,10 +96,9 @@ struct TraceAt : Trace {
 
 // A tracer replaced by the unit vectors of its elements: (numel, shape...).
 Replacements basis_of(const UOp& x) {
-  Dims dims{x.shape().numel()};
-  dims.append(x.shape().begin(), x.shape().end());
+  const int64_t n = x.shape().numel();
   Replacements map;
-  replace_tracer(map, x, shaped(Tensor::eye(dims[0], {}, x.dtype()).uop(), dims));
+  replace_tracer(map, x, shaped(Tensor::eye(n, {}, x.dtype()).uop(), with_front(n, x.shape())));
   return map;
 }
 
