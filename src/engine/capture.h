@@ -4,18 +4,25 @@
 
 namespace whit::engine {
 
-/// Records the calls that one thread executes.
-class Recorder {
- public:
-  virtual ~Recorder() = default;
+/// Records what one thread runs. What a nested capture records belongs to the outer ones too.
+struct Recorder {
+  std::vector<const Buffer*> inputs{};  ///< memory that each replay brings anew
   /// Arenas are numbered by the BoundArg's buffer; they die with the run, so the recorder brings memory of its own.
-  virtual void record(const BoundCall& call) = 0;
+  std::vector<BoundCall> calls{};
   /// New memory that outlives the run it was made in. `is_state`: stores into a computed value go there.
-  virtual void record_output(const BufferPtr& buffer, bool is_state) = 0;
-  /// A BUFFER whose memory the calls of this run have written, and the node that stood for the content before.
-  virtual void record_written(const UOp& buffer_node, const UOp& before) = 0;
-  /// True for memory that each replay brings anew.
-  virtual bool is_input(const Buffer& buffer) const = 0;
+  struct Made {
+    BufferPtr buffer;
+    bool is_state;
+  };
+  std::vector<Made> made{};
+  /// BUFFERs whose memory the calls have written, and the nodes that stood for the content before.
+  std::vector<UOp> written{}, overwritten{};
+  Recorder* outer = nullptr;
+
+  void record(const BoundCall& call);
+  void record_output(const BufferPtr& buffer, bool is_state);
+  void record_written(const UOp& buffer_node, const UOp& before);
+  bool is_input(const Buffer& buffer) const;
 };
 
 /// The recorder of this thread, or null.

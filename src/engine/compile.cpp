@@ -21,7 +21,6 @@
 #include "render/renderer.h"
 #include "rewrite/passes.h"
 #include "runtime/disk_cache.h"
-#include "runtime/ref/ref_device.h"
 
 namespace whit::engine {
 namespace {
@@ -74,11 +73,12 @@ ExecutablePtr compile_program(const CompileJob& job, const CodePath& path, const
   estimate(sink, *e);
   KernelObject& o = e->object;
   if (!program) {
-    e->is_ref_ = true;
     for (const Node* n : toposort(sink)) {
       if (n->op == Op::Variable) e->variables.emplace_back(n->arg.at(0).as_str());
       if (n->op == Op::Param) o.n_buffers = std::max(o.n_buffers, static_cast<int>(n->arg.int_at(0)) + 1);
     }
+    o.name = e->name;
+    o.library = to_text(sink);
     return e;
   }
   const int64_t start = os::now_ns();
@@ -206,21 +206,9 @@ void Executable::load() {
   if (loaded_) return;
   const ProfileSpan span("load", name);
   Device& d = Device::get(device);
-  if (!is_ref_) {
-    program_ = d.load(object);
-    if (const auto* cpu = dynamic_cast<const CpuProgram*>(program_.get())) cpu_ = cpu->kernel(size_.global[0]);
-  }
+  program_ = d.load(object);
+  if (const auto* cpu = dynamic_cast<const CpuProgram*>(program_.get())) cpu_ = cpu->kernel(size_.global[0]);
   loaded_ = true;
-}
-
-void Executable::run_other(void* const* buffers, const int64_t* values) const {
-  if (!is_ref_) {
-    program_->run(buffers, values, size_, false);
-    return;
-  }
-  VariableValues named;
-  for (size_t i = 0; i < variables.size(); ++i) named[variables[i]] = values[i];
-  evaluate_kernel(sink, std::span<void* const>(buffers, static_cast<size_t>(object.n_buffers)), named);
 }
 
 std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t beam) {
@@ -293,13 +281,4 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t
   return out;
 }
 
-namespace {
-
-// Kernels of REF that come as text, from outside the engine.
-void run_text(const KernelObject& object, void* const* buffers, const int64_t*, const LaunchSize&) {
-  evaluate_kernel(parse_text(object.library), std::span<void* const>(buffers, static_cast<size_t>(object.n_buffers)));
-}
-[[maybe_unused]] const bool runner_set = (set_ref_runner(run_text), true);
-
-}  // namespace
 }  // namespace whit::engine

@@ -37,7 +37,7 @@ class Executable {
     if (cpu_.fn) {
       cpu_.launch(buffers, values);
     } else {
-      run_other(buffers, values);
+      program_->run(buffers, values, size_, false);
     }
   }
   /// Opens the device and loads the program, once.
@@ -47,8 +47,7 @@ class Executable {
  private:
   friend class ProgramCache;
   friend ExecutablePtr compile_program(const CompileJob&, const CodePath&, const Target&, const UOp&);
-  void run_other(void* const* buffers, const int64_t* values) const;
-  bool is_ref_ = false, loaded_ = false;
+  bool loaded_ = false;
   LaunchSize size_{};
   std::shared_ptr<Program> program_{};
   CpuKernel cpu_{};

@@ -25,12 +25,6 @@ struct Extent {
 };
 Extent extent_of(const Buffer& b) { return {b.base() ? b.base().get() : &b, b.off_bytes(), b.off_bytes() + b.n_bytes()}; }
 
-struct InputFacts {
-  DType dtype;
-  Shape shape;
-  uint16_t device;
-};
-
 // What an argument of a recorded call is.
 struct Slot {
   enum class Kind : uint8_t { Fixed, Arena, Input, Output } kind;
@@ -79,47 +73,36 @@ UOp view_of(const UOp& u) {
 
 }  // namespace
 
-struct Capture::Impl final : Recorder {
-  std::vector<InputFacts> facts{};
-  std::vector<const Buffer*> inputs{};
-  std::vector<BoundCall> calls{};
-  struct NewBuffer {
-    BufferPtr buffer;
-    bool is_state;
-  };
-  std::vector<NewBuffer> made{};
-  std::vector<UOp> written{}, overwritten{};
-  Recorder* outer = nullptr;
+void Recorder::record(const BoundCall& call) {
+  for (Recorder* r = this; r; r = r->outer) r->calls.push_back(call);
+}
+void Recorder::record_output(const BufferPtr& b, bool is_state) {
+  for (Recorder* r = this; r; r = r->outer) r->made.push_back({b, is_state});
+}
+void Recorder::record_written(const UOp& node, const UOp& before) {
+  for (Recorder* r = this; r; r = r->outer) {
+    if (std::ranges::find(r->written, node) == r->written.end()) r->written.push_back(node);
+    r->overwritten.push_back(before);
+  }
+}
+bool Recorder::is_input(const Buffer& b) const { return std::ranges::find(inputs, &b) != inputs.end() || (outer && outer->is_input(b)); }
+
+struct Capture::Impl : Recorder {
   bool open = true;
 
-  void record(const BoundCall& call) override {
-    calls.push_back(call);
-    // A nested capture's calls belong to both.
-    if (outer) outer->record(call);
-  }
-  void record_output(const BufferPtr& b, bool is_state) override {
-    made.push_back({b, is_state});
-    if (outer) outer->record_output(b, is_state);
-  }
-  void record_written(const UOp& node, const UOp& before) override {
-    if (std::ranges::find(written, node) == written.end()) written.push_back(node);
-    overwritten.push_back(before);
-    if (outer) outer->record_written(node, before);
-  }
-  bool is_input(const Buffer& b) const override { return number_of_input(&b) >= 0 || (outer && outer->is_input(b)); }
   // The first with this memory; -1 for none.
   int32_t number_of_input(const Buffer* b) const {
     const auto at = std::ranges::find(inputs, b);
     return at == inputs.end() ? -1 : static_cast<int32_t>(at - inputs.begin());
   }
   bool was_made(const Buffer* b) const {
-    return std::ranges::any_of(made, [&](const NewBuffer& m) { return m.buffer.get() == b; });
+    return std::ranges::any_of(made, [&](const Made& m) { return m.buffer.get() == b; });
   }
   void close() {
     if (open) current_recorder() = outer;
     open = false;
   }
-  ~Impl() override { close(); }
+  ~Impl() { close(); }
 };
 
 struct CapturedGraph::Impl {
@@ -137,7 +120,6 @@ struct CapturedGraph::Impl {
   std::vector<BufferPtr> fixed{};
   std::unordered_map<uint16_t, BufferPtr> arenas{};
 
-  std::vector<InputFacts> facts{};
   std::vector<int32_t> same_as{};     // by input: the first input with the same memory in the capture
   std::vector<char> input_written{};  // by input
   bool any_input_written = false;
@@ -160,7 +142,6 @@ struct CapturedGraph::Impl {
   int64_t n_ops = 0, n_bytes = 0, n_kernels = 0;
   bool has_copies = false;
 
-  void check_inputs(std::span<const UOp> inputs) const;
   void bind(std::span<const UOp> inputs, const VariableValues& named);
   void run(std::span<const UOp> inputs);
   BoundArg bound_arg(const Slot& s, std::span<const UOp> inputs) const;
@@ -173,7 +154,6 @@ Capture::Capture(std::span<const UOp> inputs) : impl_(std::make_unique<Impl>()) 
     const UOp view = view_of(inputs[i]);
     WHIT_USER(view, Jit, "[jit] input {} is not realised", i);
     // The node itself is not kept: a reference would look like a reader of its state.
-    impl_->facts.push_back({view.dtype(), inputs[i].shape(), view->device});
     impl_->inputs.push_back(buffer_of(buffer_below(view)).get());
   }
   impl_->outer = current_recorder();
@@ -187,11 +167,10 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
   impl_->close();
   WHIT_USER(!impl_->calls.empty(), Jit, "[jit] nothing was run in the capture, so there is nothing to replay");
   auto g = std::make_unique<CapturedGraph::Impl>();
-  g->facts = impl_->facts;
   for (const Buffer* b : impl_->inputs) g->same_as.push_back(impl_->number_of_input(b));
-  g->input_written.assign(g->facts.size(), 0);
-  g->input_handles.assign(g->facts.size(), nullptr);
-  g->input_places.resize(g->facts.size());
+  g->input_written.assign(impl_->inputs.size(), 0);
+  g->input_handles.assign(impl_->inputs.size(), nullptr);
+  g->input_places.resize(impl_->inputs.size());
 
   // Results.
   std::unordered_map<const Buffer*, int32_t> made_number;
@@ -217,7 +196,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
     }
     g->outputs.push_back(std::move(o));
   }
-  for (const Impl::NewBuffer& m : impl_->made) {
+  for (const Recorder::Made& m : impl_->made) {
     if (!m.is_state || made_number.contains(m.buffer.get())) continue;
     // Held by `made`, by the calls, and by the payload of a BUFFER as long as that lives.
     int64_t own = 1;
@@ -303,24 +282,13 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
   }
   std::unique_ptr<CapturedGraph> graph(new CapturedGraph(std::move(g)));
   if (flag::DEBUG() >= 1)
-    log_line(fmt::format("captured {} kernels, {} inputs, {} outputs, {} bytes of temporaries", graph->n_kernels(), graph->impl_->facts.size(),
+    log_line(fmt::format("captured {} kernels, {} inputs, {} outputs, {} bytes of temporaries", graph->n_kernels(), graph->n_inputs(),
                          graph->impl_->outputs.size(), graph->arena_bytes()));
   return graph;
 }
 
 CapturedGraph::CapturedGraph(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CapturedGraph::~CapturedGraph() = default;
-
-void CapturedGraph::Impl::check_inputs(std::span<const UOp> inputs) const {
-  WHIT_USER(inputs.size() == facts.size(), Jit, "[jit] {} inputs, but {} were captured", inputs.size(), facts.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const UOp& u = inputs[i];
-    const InputFacts& f = facts[i];
-    WHIT_USER(u.dtype() == f.dtype, Jit, "[jit] input {} has dtype {}, but {} was captured", i, u.dtype(), f.dtype);
-    WHIT_USER(u.shape() == f.shape, Jit, "[jit] input {} has shape {}, but {} was captured", i, u.shape(), f.shape);
-    WHIT_USER(u->device == f.device, Jit, "[jit] input {} is on {}, but {} was captured", i, device_name(u->device), device_name(f.device));
-  }
-}
 
 void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues& named) {
   SmallVec<Buffer*, 8> memory;
@@ -421,7 +389,7 @@ void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
 std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const VariableValues& variables) {
   const ProfileSpan span("replay", "replay");
   Impl& g = *impl_;
-  g.check_inputs(inputs);
+  WHIT_CHECK(inputs.size() == n_inputs(), "{} inputs of a graph with {}", inputs.size(), n_inputs());
   g.bind(inputs, variables);
   g.run(inputs);
   if (Recorder* r = current_recorder()) {
@@ -469,7 +437,7 @@ std::vector<CapturedGraph::FixedMemory> CapturedGraph::fixed_memory() const {
   }
   return out;
 }
-size_t CapturedGraph::n_inputs() const { return impl_->facts.size(); }
+size_t CapturedGraph::n_inputs() const { return impl_->same_as.size(); }
 bool CapturedGraph::writes_input(size_t number) const { return impl_->input_written[number] != 0; }
 void CapturedGraph::accept_readers() {
   for (auto& s : impl_->states) s.n_refs = s.node->refs.load(std::memory_order_relaxed);

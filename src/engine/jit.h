@@ -27,10 +27,10 @@ class CapturedGraph {
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
 
-  /// Runs the calls with `inputs` (BUFFERs, or RESHAPEs of them) in the place of those of the capture. Gives a view for
-  /// each output of finish(), of the same shape.
-  /// errors: Jit, when number, dtype, size or device of the inputs differ from the capture, or when memory is passed that
-  /// the graph itself writes, so that replaying would not be what the function does; nothing has run then
+  /// Runs the calls with `inputs` (BUFFERs, or RESHAPEs of them, of the dtypes, shapes and devices of the capture: the caller
+  /// has seen to that) in the place of those of the capture. Gives a view for each output of finish(), of the same shape.
+  /// errors: Jit, when memory is passed that the graph itself writes, so that replaying would not be what the function does;
+  /// nothing has run then
   std::vector<UOp> replay(std::span<const UOp> inputs, const VariableValues& variables = {});
 
   /// Memory from before the capture that the calls use in place.

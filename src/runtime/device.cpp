@@ -100,8 +100,6 @@ std::shared_ptr<Compiler> DeviceKind::make_compiler(const std::string& renderer,
   raise(ErrorKind::Device, "[device] {} has no compiler for {}", name, renderer);
 }
 
-std::string DeviceKind::probe_kernel(const std::string&) const { return ""; }
-
 Device& Device::get(std::string_view name) {
   const std::string canonical = name.empty() ? default_device() : canonical_device(name);
   Registry& r = registry();
@@ -180,32 +178,6 @@ std::vector<Device*> open_devices() {
   return r.order;
 }
 
-namespace {
-// Takes all steps; what the first that fails raises is raised at the end.
-class AllSteps {
- public:
-  template <class F> void take(F&& step) {
-    try {
-      step();
-    } catch (...) {
-      if (!first_) first_ = std::current_exception();
-    }
-  }
-  void finish() const {
-    if (first_) std::rethrow_exception(first_);
-  }
-
- private:
-  std::exception_ptr first_;
-};
-}  // namespace
-
-void synchronize_all() {
-  AllSteps steps;
-  for (Device* const device : open_devices()) steps.take([&] { device->synchronize(); });
-  steps.finish();
-}
-
 void finalize_devices() {
   std::vector<Device*> devices;
   {
@@ -214,13 +186,21 @@ void finalize_devices() {
     devices.swap(r.order);
     r.open.clear();
   }
-  AllSteps steps;
-  for (Device* const device : devices) steps.take([&] { device->synchronize(); });
+  // All steps are taken; what the first that fails raises is raised at the end.
+  std::exception_ptr first;
+  const auto take = [&](const auto& step) {
+    try {
+      step();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  };
+  for (Device* const device : devices) take([&] { device->synchronize(); });
   for (Device* const device : devices) {
-    steps.take([&] { device->finalize(); });
-    steps.take([&] { device->allocator().free_cache(); });
+    take([&] { device->finalize(); });
+    take([&] { device->allocator().free_cache(); });
   }
-  steps.finish();
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace whit

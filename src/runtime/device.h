@@ -86,9 +86,6 @@ class DeviceKind {
   virtual std::vector<std::string> renderers() const { return {}; }
   /// The compiler behind a renderer. errors: any, with the reason why it does not work here
   virtual std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch);
-  /// Source for a renderer of a kernel `k` that adds 1 to n floats, out = buffers[0], in = buffers[1]; the device table
-  /// runs it. "" for kinds that cannot be probed so.
-  virtual std::string probe_kernel(const std::string& renderer) const;
   /// The arch when DEV names none. May probe.
   virtual std::string default_arch() { return ""; }
   /// Kinds with a lower rank are tried first when DEV names no device; a negative one never.
@@ -125,8 +122,6 @@ std::string default_device();
 
 /// Devices that are open, in order of opening.
 std::vector<Device*> open_devices();
-/// synchronize() for each open device; the first error is raised after all were waited for.
-void synchronize_all();
 /// Finalises every open device. Later calls do nothing until a device is opened again.
 void finalize_devices();
 

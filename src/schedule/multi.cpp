@@ -17,6 +17,7 @@ UOp to_device(const UOp& x, uint16_t device) { return x->device == device ? x : 
 UOp on(const UOp& x, uint16_t device) { return x->device ? to_device(x, device) : x; }
 
 UOp piece(const UOp& x, int64_t axis, int64_t number, int64_t n) {
+  if (x.shape().empty()) return x;  // a place or a size on an axis
   const auto a = static_cast<size_t>(axis);
   const int64_t size = x.shape()[a] / n;
   return whit::cut(x, a, number * size, (number + 1) * size);

@@ -3,13 +3,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/flags.h"
 #include "base/os.h"
+#include "engine/compile.h"
+#include "ir/build.h"
 #include "runtime/buffer.h"
 #include "runtime/device.h"
-#include "runtime/program.h"
 
 namespace whit {
 namespace {
@@ -28,27 +30,29 @@ std::string probe_memory(Device& device) {
 
 std::string probe_renderer(DeviceKind& kind, const std::string& renderer) {
   const std::string arch = kind.default_arch();
-  const std::shared_ptr<Compiler> compiler = kind.make_compiler(renderer, arch);
-  const std::string source = kind.probe_kernel(renderer);
-  if (source.empty()) return "not probed with a kernel";
+  const CodePath path{kind.name, renderer, arch, kind.make_compiler(renderer, arch)};
+  if (kind.default_rank() < 0) return "not probed with a kernel";
+  // out[i] = in[i] + 1
+  const UOp i = range(kElems, 0, AxisType::Weak), one = constant(DType::Float32, 1.0);
+  const UOp out = param(0, DType::Float32, Dims{kElems}), in = param(1, DType::Float32, Dims{kElems});
+  const UOp add = end(store(index(out, i), load(index(in, i)) + one), std::span(&i, 1));
+  const UOp sink = UOp::make(Op::Sink, DType::Void, {add}, Arg::list({"probe"}));
+  const FlagScope no_cache("CCACHE", int64_t{0});
   const int64_t start_ns = os::now_ns();
-  KernelObject object;
-  object.library = compiler->compile("k", source);
+  const engine::ExecutablePtr program = engine::compile_kernel({sink, kind.name}, path, "");
   const double compile_ms = static_cast<double>(os::now_ns() - start_ns) * 1e-6;
-  object.name = "k";
-  object.arch = arch;
-  object.n_buffers = 2;
-  const std::shared_ptr<Program> program = Device::get(kind.name).load(object);
-  const BufferPtr in = Buffer::make(kind.name, kElems * 4), out = Buffer::make(kind.name, kElems * 4);
+  program->load();
+  const BufferPtr from = Buffer::make(kind.name, kElems * 4), to = Buffer::make(kind.name, kElems * 4);
   std::vector<float> data(kElems);
-  for (int64_t i = 0; i < kElems; ++i) data[static_cast<size_t>(i)] = static_cast<float>(i);
-  in->copyin(data.data(), kElems * 4);
-  void* buffers[] = {out->handle(), in->handle()};
-  program->run(buffers, nullptr, {.global = {kElems, 1, 1}}, true);
-  out->copyout(data.data(), kElems * 4);
-  for (int64_t i = 0; i < kElems; ++i) {
-    const float got = data[static_cast<size_t>(i)];
-    WHIT_USER(got == static_cast<float>(i) + 1, Device, "a kernel gives {} where {} is right", got, i + 1);
+  std::iota(data.begin(), data.end(), 0.0F);
+  from->copyin(data.data(), kElems * 4);
+  void* buffers[] = {to->handle(), from->handle()};
+  program->run(buffers, nullptr);
+  Device::get(kind.name).synchronize();
+  to->copyout(data.data(), kElems * 4);
+  for (int64_t k = 0; k < kElems; ++k) {
+    const float got = data[static_cast<size_t>(k)];
+    WHIT_USER(got == static_cast<float>(k) + 1, Device, "a kernel gives {} where {} is right", got, k + 1);
   }
   return fmt::format("a kernel compiles in {:.1f} ms and runs", compile_ms);
 }

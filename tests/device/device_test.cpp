@@ -22,7 +22,6 @@
 #include "runtime/counters.h"
 #include "runtime/host_memory.h"
 #include "runtime/program.h"
-#include "runtime/ref/ref_device.h"
 #include "unit/temp_folder.h"
 #include "viz/device_table.h"
 
@@ -346,15 +345,16 @@ TEST(DeviceTable, SaysWhatWorksAndWhy) {
   EXPECT_NE(device_table(false).find("[c] CC=no-such-compiler is not in PATH"), std::string::npos);
 }
 
-TEST(Ref, RunsWhatIsPluggedIn) {
-  set_ref_runner(nullptr);
-  const auto program = Device::get("REF").load({.library = "graph", .name = "k"});
-  EXPECT_EQ(error_of([&] { program->run(nullptr, nullptr, {}, false); }), "[device] REF cannot run k: no evaluator is linked into this program");
-  static std::string seen;
-  set_ref_runner([](const KernelObject& object, void* const*, const int64_t*, const LaunchSize&) { seen = object.library; });
-  program->run(nullptr, nullptr, {}, false);
-  EXPECT_EQ(seen, "graph");
-  set_ref_runner(nullptr);
+TEST(Ref, RunsTheTextOfAKernel) {
+  const char* const text =
+      "%0 = PARAM int32 [0, 1]\n%1 = CONST weakint 0\n%2 = INDEX int32 (%0, %1)\n%3 = VARIABLE weakint {\"n\", 0, 9}\n"
+      "%4 = CAST int32 (%3)\n%5 = STORE void (%2, %4)\n%6 = SINK void (%5) {\"k\"}\n";
+  const auto program = Device::get("REF").load({.library = text, .name = "k", .n_buffers = 1, .n_variables = 1});
+  int32_t out = 0;
+  void* const buffers[] = {&out};
+  const int64_t n = 7;
+  EXPECT_GT(program->run(buffers, &n, {}, true), 0);
+  EXPECT_EQ(out, 7);
 }
 
 }  // namespace

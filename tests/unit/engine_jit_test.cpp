@@ -115,10 +115,6 @@ TEST(EngineJit, wrong_inputs_are_refused) {
   const UOp y = engine::realize(x * cst(2, x));
   const auto g = c.finish(std::vector<UOp>{y});
   const auto replay = [&](std::vector<UOp> in) { return jit_error([&] { g->replay(in); }); };
-  EXPECT_EQ(replay({x}), "[jit] 1 inputs, but 2 were captured");
-  EXPECT_EQ(replay({input({3, 2}), x}), "[jit] input 0 has shape (3, 2), but (2, 3) was captured");
-  EXPECT_EQ(replay({x, input({2, 3}, "REF", DType::Int32)}), "[jit] input 1 has dtype int32, but float32 was captured");
-  EXPECT_EQ(replay({x, input({2, 3}, "REF:1")}), "[jit] input 1 is on REF:1, but REF was captured");
   EXPECT_EQ(replay({x, input({2, 3})}), "[jit] inputs 0 and 1 were the same memory when captured, and are not now");
   EXPECT_EQ(replay({x, x + cst(1, x)}), "[jit] input 1 is not realised");
   EXPECT_EQ(replay({x, x}), "no error");

@@ -52,35 +52,6 @@ double CpuProgram::run(void* const* buffers, const int64_t* variables, const Lau
 
 namespace {
 
-const char* const kProbeC =
-    "void k(void* const* buffers, const long* variables, void* scratch, long first, long last) {\n"
-    "  float* out = buffers[0];\n"
-    "  const float* in = buffers[1];\n"
-    "  for (long i = first; i < last; ++i) out[i] = in[i] + 1.0f;\n"
-    "}\n";
-const char* const kProbeLlvm =
-    "define void @k(ptr %buffers, ptr %variables, ptr %scratch, i64 %first, i64 %last) {\n"
-    "start:\n"
-    "  %out = load ptr, ptr %buffers\n"
-    "  %second = getelementptr ptr, ptr %buffers, i64 1\n"
-    "  %in = load ptr, ptr %second\n"
-    "  br label %head\n"
-    "head:\n"
-    "  %i = phi i64 [ %first, %start ], [ %next, %body ]\n"
-    "  %more = icmp slt i64 %i, %last\n"
-    "  br i1 %more, label %body, label %done\n"
-    "body:\n"
-    "  %from = getelementptr float, ptr %in, i64 %i\n"
-    "  %x = load float, ptr %from\n"
-    "  %y = fadd float %x, 1.0\n"
-    "  %to = getelementptr float, ptr %out, i64 %i\n"
-    "  store float %y, ptr %to\n"
-    "  %next = add i64 %i, 1\n"
-    "  br label %head\n"
-    "done:\n"
-    "  ret void\n"
-    "}\n";
-
 class CpuKind : public DeviceKind {
  public:
   CpuKind() : DeviceKind("CPU", "the cores of this machine") {}
@@ -92,7 +63,6 @@ class CpuKind : public DeviceKind {
   std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {
     return renderer == "LLVM" ? make_llvm_compiler(arch) : make_c_compiler(arch);
   }
-  std::string probe_kernel(const std::string& renderer) const override { return renderer == "LLVM" ? kProbeLlvm : kProbeC; }
   std::string default_arch() override { return host_cpu_arch(); }
   int default_rank() const override { return 100; }
 };
