@@ -212,6 +212,7 @@ template <class Fn> std::vector<Tensor> live_if(Fn&& wanted) {
 struct TinyJit::Captured {
   std::unique_ptr<engine::CapturedGraph> graph;
   std::vector<Signature> inputs;
+  std::vector<Shape> parts;  // shapes of the inputs' places, which say how they were cut
 
   // Memory that the graph uses in place, with the counts that tell whether somebody came who is interested in it. A
   // reader of memory that the graph overwrites is computed before a replay, so that it shows what it was made from; a
@@ -248,9 +249,9 @@ Tensor TinyJit::Captured::result(size_t number, const std::shared_ptr<Storage>& 
   const Result& r = results[number];
   if (storage && r.same_chain && shown_elems(r.same_chain) == storage->state().shape().numel())
     return Tensor(std::make_shared<Tensor::Impl>(rebound(r.same_chain, bound), storage));
-  std::vector<UOp> parts;
-  for (const UOp& p : places) parts.push_back(base_of(p));
-  const UOp node = r.node && buffer_parts(r.node) == parts ? r.node : join_buffers(parts);
+  std::vector<UOp> memories;
+  for (const UOp& p : places) memories.push_back(base_of(p));
+  const UOp node = r.node && buffer_parts(r.node) == memories ? r.node : join_buffers(memories);
   return Tensor(std::make_shared<Tensor::Impl>(rebound(r.chain, bound), std::make_shared<Storage>(node)));
 }
 
@@ -423,6 +424,9 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
       beside.emplace(std::move(state), *captured_->graph, inputs, given, body);
     }
     const Placed in = in_memory(inputs);
+    for (size_t i = 0; i < in.memory.size(); ++i)
+      WHIT_USER(in.memory[i].shape() == captured_->parts[i], Jit, "[jit] input {} is in parts of {}; captured with parts of {}", in.input[i],
+                in.memory[i].shape(), captured_->parts[i]);
     check_copies(*captured_->graph, in);
     if (captured_->has_changed(in)) captured_->settle(in);
     captured_->graph->accept_readers();
@@ -450,6 +454,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
   auto fresh = std::make_unique<Captured>();
   Placed in = in_memory(inputs);
   for (const Tensor& t : inputs) fresh->inputs.push_back({t.shape(), t.dtype(), device_id(*t.device())});
+  for (const UOp& p : in.memory) fresh->parts.push_back(p.shape());
   fresh->bindings = bound;
 
   // What waits to be stored belongs to the time before; values that wait may read what the function overwrites.
