@@ -72,6 +72,8 @@ struct Scratch {
 
 // True in a worker and in a thread that is inside run().
 thread_local bool in_pool = false;
+thread_local ThreadPool* own_pool = nullptr;
+thread_local int64_t own_threads = 0;
 
 struct Job {
   ThreadPool::Body body;
@@ -163,7 +165,7 @@ void ThreadPool::run(int64_t first, int64_t last, int64_t min_part, size_t scrat
   if (first >= last) return;
   const int64_t extent = last - first;
   min_part = std::max<int64_t>(min_part, 1);
-  int64_t n_threads = max_threads > 0 ? max_threads : flag::NUM_CPU_THREADS();
+  int64_t n_threads = max_threads > 0 ? max_threads : own_threads > 0 ? own_threads : flag::NUM_CPU_THREADS();
   n_threads = std::clamp<int64_t>(std::min(n_threads, extent / min_part), 1, kMaxThreads);
   if (n_threads == 1 || in_pool || !impl_->mutex.try_lock()) {
     body(context, thread_scratch(scratch_bytes), first, last);
@@ -203,7 +205,10 @@ std::atomic<ThreadPool*> process_pool{nullptr};
 std::mutex process_pool_mutex;
 }  // namespace
 
+void ThreadPool::give_share(ThreadPool& pool, int64_t n_threads) { own_pool = &pool, own_threads = n_threads; }
+
 ThreadPool& ThreadPool::get() {
+  if (own_pool) return *own_pool;
   ThreadPool* pool = process_pool.load(std::memory_order_acquire);
   if (pool) [[likely]]
     return *pool;

@@ -19,8 +19,10 @@ class ThreadPool {
   /// Works on [first, last); `scratch` is private to the call.
   using Body = void (*)(const void* context, void* scratch, int64_t first, int64_t last);
 
-  /// The pool of this process.
+  /// The pool of this process, or this thread's own.
   static ThreadPool& get();
+  /// From now on this thread uses a pool of its own, with so many threads where run() is told none.
+  static void give_share(ThreadPool& pool, int64_t n_threads);
 
   /// Runs `body` over [first, last) on at most `max_threads` threads (0: the flag NUM_CPU_THREADS), no part being
   /// smaller than `min_part` but the last one. `scratch_bytes` of 64-byte aligned memory is handed to each call; its

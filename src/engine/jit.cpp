@@ -145,6 +145,7 @@ struct CapturedGraph::Impl {
   void bind(std::span<const UOp> inputs, const VariableValues& named);
   void run(std::span<const UOp> inputs);
   BoundArg bound_arg(const Slot& s, std::span<const UOp> inputs) const;
+  BoundCall bound_call(const Call& c, std::span<const UOp> inputs) const;
 };
 
 bool is_capturing() { return current_recorder() != nullptr; }
@@ -361,10 +362,24 @@ BoundArg CapturedGraph::Impl::bound_arg(const Slot& s, std::span<const UOp> inpu
   }
 }
 
+BoundCall CapturedGraph::Impl::bound_call(const Call& c, std::span<const UOp> inputs) const {
+  BoundCall call;
+  for (const ExecutablePtr& p : programs)
+    if (p.get() == c.program) call.program = p;
+  for (uint32_t a = 0; a < c.n_handles; ++a) {
+    call.args.push_back(bound_arg(slots[c.first_slot + a], inputs));
+    call.args.back().is_written = slots[c.first_slot + a].is_written;
+  }
+  if (c.program)
+    call.values.assign(values.begin() + c.first_value, values.begin() + c.first_value + static_cast<ptrdiff_t>(c.program->variables.size()));
+  return call;
+}
+
 void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
   void* const* const h = handles.data();
   const int64_t* const v = values.data();
-  if (!is_timed() && !has_copies) {
+  const bool queued = is_queued(Device::get(programs.empty() ? std::string() : programs[0]->device));
+  if (!is_timed() && !has_copies && !queued) {
     for (const Call& c : calls) {
       if (c.cpu.fn) {
         c.cpu.launch(h + c.first_handle, v + c.first_value);
@@ -376,12 +391,10 @@ void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
     return;
   }
   for (const Call& c : calls) {
-    if (c.program) {
+    if (c.program && !queued) {
       run_program(*c.program, h + c.first_handle, v + c.first_value, true);
     } else {
-      BoundCall copy;
-      for (uint32_t a = 0; a < c.n_handles; ++a) copy.args.push_back(bound_arg(slots[c.first_slot + a], inputs));
-      run_call(copy, true);
+      run_call(bound_call(c, inputs), true);
     }
   }
 }
@@ -396,19 +409,7 @@ std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const Variab
     // Inside of another capture: these calls belong to it.
     for (const Made& m : g.made) r->record_output(m.turns[m.current].buffer, false);
     for (const Impl::State& s : g.states) r->record_written(s.node, s.node);
-    for (const Impl::Call& c : g.calls) {
-      BoundCall call;
-      if (c.program)
-        for (const ExecutablePtr& p : g.programs)
-          if (p.get() == c.program) call.program = p;
-      for (uint32_t a = 0; a < c.n_handles; ++a) {
-        call.args.push_back(g.bound_arg(g.slots[c.first_slot + a], inputs));
-        call.args.back().is_written = g.slots[c.first_slot + a].is_written;
-      }
-      if (c.program)
-        call.values.assign(g.values.begin() + c.first_value, g.values.begin() + c.first_value + static_cast<ptrdiff_t>(c.program->variables.size()));
-      r->record(call);
-    }
+    for (const Impl::Call& c : g.calls) r->record(g.bound_call(c, inputs));
   }
   std::vector<UOp> out;
   out.reserve(g.outputs.size());

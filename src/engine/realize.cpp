@@ -185,7 +185,7 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> 
     }
     for (const int32_t b : c.args) {
       call.args.push_back(args[static_cast<size_t>(b)]);
-      call.args.back().is_written = s.buffers[static_cast<size_t>(b)].is_written;
+      call.args.back().is_written = call.args.size() <= c.n_written;
     }
     run_call(call);
     if (recorder) recorder->record(call);

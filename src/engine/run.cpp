@@ -6,6 +6,7 @@
 #include "base/profile.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
+#include "runtime/queue.h"
 
 namespace whit::engine {
 
@@ -41,8 +42,30 @@ void run_program(const Executable& program, void* const* handles, const int64_t*
                        static_cast<double>(program.n_bytes) / t));
 }
 
+namespace {
+std::vector<BufferUse> uses_of(const BoundCall& call) {
+  std::vector<BufferUse> uses;
+  for (const BoundArg& a : call.args) uses.push_back({a.buffer.get(), a.is_written || (!call.program && uses.empty())});
+  return uses;
+}
+}  // namespace
+
+bool is_queued(Device& device) { return device.queue() || has_queues(); }
+
 void run_call(const BoundCall& call, bool replayed) {
   os::poll_interrupt();
+  if (Device& device = call.args[0].buffer->device(); is_queued(device)) {
+    if (!is_timed()) {
+      if (call.program) counters().add_kernels(1, call.program->n_ops, call.program->n_bytes, 0);
+      return enqueue(device, uses_of(call), call.program ? call.program->name : "copy", [call] {
+        if (!call.program) return as_buffer(call.args[0])->copy_from(*as_buffer(call.args[1]));
+        SmallVec<void*, 16> handles;
+        for (const BoundArg& a : call.args) handles.push_back(a.handle());
+        call.program->run(handles.data(), call.values.data());
+      });
+    }
+    for (const BufferUse& use : uses_of(call)) wait_for(*use.buffer, use.is_written);
+  }
   if (!call.program) {
     const BufferPtr to = as_buffer(call.args[0]), from = as_buffer(call.args[1]);
     if (!is_timed()) return to->copy_from(*from);

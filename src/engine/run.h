@@ -25,7 +25,9 @@ struct BoundCall {
 
 /// True when every call is waited for and timed: DEBUG=2, PROFILE=1.
 inline bool is_timed() { return flag::DEBUG() >= 2 || is_profiling(); }
-/// Runs one call. `replayed` only changes how DEBUG=2 prints it.
+/// True when calls may go to queues, so that run_call() knows in which order.
+bool is_queued(Device& device);
+/// Runs one call, or puts it into its device's queue. `replayed` only changes how DEBUG=2 prints it.
 void run_call(const BoundCall& call, bool replayed = false);
 /// Runs a kernel on handles, with counters and the DEBUG=2 line.
 void run_program(const Executable& program, void* const* handles, const int64_t* values, bool replayed);

@@ -68,6 +68,7 @@ void* Buffer::allocate() {
 }
 
 void Buffer::deallocate() {
+  wait_for(*this, true);
   void* const h = handle_.exchange(nullptr, std::memory_order_acq_rel);
   if (!h) return;
   for (const Mapping& mapping : mappings_) mapping.device->allocator().unmap(mapping.handle, n_bytes_);
@@ -88,21 +89,27 @@ void* Buffer::handle_on(Device& other) {
   return mappings_.back().handle;
 }
 
+void Buffer::synchronize(bool readers) {
+  wait_for(*this, readers);
+  if (!device().queue()) device().synchronize();
+}
+
 void* Buffer::host_pointer() {
-  device().synchronize();
+  synchronize(false);
   return device().allocator().host_pointer(handle());
 }
 
 void Buffer::copyin(const void* from_host, int64_t n_bytes) {
   WHIT_USER(n_bytes == n_bytes_, Value, "[copyin] {} bytes for a buffer of {}", n_bytes, n_bytes_);
   const ProfileSpan span("host copy", "copyin", device_name_);
+  synchronize(true);
   if (n_bytes_ > 0) device().allocator().copyin(handle(), from_host, n_bytes_);
 }
 
 void Buffer::copyout(void* to_host, int64_t n_bytes) {
   WHIT_USER(n_bytes == n_bytes_, Value, "[copyout] {} bytes from a buffer of {}", n_bytes, n_bytes_);
   const ProfileSpan span("host copy", "copyout", device_name_);
-  device().synchronize();
+  synchronize(false);
   if (n_bytes_ > 0) device().allocator().copyout(to_host, handle(), n_bytes_);
 }
 

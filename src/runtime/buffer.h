@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/allocator.h"
+#include "runtime/queue.h"
 
 namespace whit {
 
@@ -48,6 +49,8 @@ class Buffer {
   void copyout(void* to_host, int64_t n_bytes);
   /// Copies all of a buffer of the same size, on any device: by transfer, through host memory, or with a detour.
   void copy_from(Buffer& from);
+  /// Work in queues that uses the memory of this buffer or of its base, guarded by the lock of enqueue().
+  std::vector<QueuedUse>& queued_uses() { return base_ ? base_->queued_uses_ : queued_uses_; }
   /// Ids of the memory that the content was computed from, for whoever set them; at most a few thousand.
   std::vector<int64_t> made_from;
 
@@ -57,6 +60,7 @@ class Buffer {
  private:
   Buffer() = default;
   void* allocate();
+  void synchronize(bool readers);  // before the host touches it
 
   std::string device_name_;
   int64_t n_bytes_ = 0, off_bytes_ = 0;
@@ -69,6 +73,7 @@ class Buffer {
     void* handle;
   };
   std::vector<Mapping> mappings_;
+  std::vector<QueuedUse> queued_uses_;
 };
 
 }  // namespace whit

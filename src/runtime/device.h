@@ -22,6 +22,7 @@ namespace whit {
 
 class Allocator;
 class Program;
+class Queue;
 
 class Device {
  public:
@@ -43,6 +44,8 @@ class Device {
 
   /// Makes a kernel callable. errors: Device for a broken object or a device without programs
   virtual std::shared_ptr<Program> load(const KernelObject& object);
+  /// Where kernels and copies of this device wait for their turn; null: they are done at once.
+  virtual Queue* queue() { return nullptr; }
   /// Returns when all earlier work is done. errors: what that work raised; Device with the kernel on a time-out
   virtual void synchronize() {}
   /// True when its memory is another process's: here nothing can be read from it, and its programs do nothing.

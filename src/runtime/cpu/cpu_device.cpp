@@ -7,6 +7,7 @@
 #include "runtime/elf_loader.h"
 #include "runtime/host_memory.h"
 #include "runtime/program.h"
+#include "runtime/queue.h"
 
 namespace whit {
 
@@ -52,12 +53,33 @@ double CpuProgram::run(void* const* buffers, const int64_t* variables, const Lau
 
 namespace {
 
+// Devices beside another one have a queue: so they compute at the same time, each with its share of the threads. One alone
+// has none, as handing a kernel over takes longer than many kernels do.
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(const std::string& name, const std::string& arch) : Device(name, arch), queue_(name) {
+    allocator_ = std::make_unique<HostAllocator>(*this);
+    ++n_open;
+  }
+  std::shared_ptr<Program> load(const KernelObject& object) override { return std::make_shared<CpuProgram>(object); }
+  Queue* queue() override { return flag::ASYNC() >= 2 - (n_open > 1) && queue_.is_alive() ? &queue_ : nullptr; }
+  void synchronize() override { queue_.wait(); }
+  void finalize() override {
+    queue_.stop();
+    --n_open;
+  }
+
+ private:
+  static inline std::atomic<int> n_open{0};
+  Queue queue_;
+};
+
 class CpuKind : public DeviceKind {
  public:
   CpuKind() : DeviceKind("CPU", "the cores of this machine") {}
   int count() override { return kPlainOrdinals; }
   std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
-    return std::make_unique<PlainDevice<HostAllocator, CpuProgram>>(device_name, target.arch.empty() ? default_arch() : target.arch);
+    return std::make_unique<CpuDevice>(device_name, target.arch.empty() ? default_arch() : target.arch);
   }
   std::vector<std::string> renderers() const override { return {"LLVM", "C"}; }
   std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {
