@@ -221,9 +221,9 @@ def test_data_parallel(n, jit, optim):
         losses.append(run(bx.realize(), by.realize()).item())
     return losses, nn.state.get_state_dict(net)
   (want, ref), (got, state) = train(False), train(True)
-  np.testing.assert_allclose(got, want, rtol=1e-4)
+  np.testing.assert_allclose(got, want, rtol=1e-5)
   assert want[-1] < want[0]
-  for k, v in ref.items(): np.testing.assert_allclose(state[k].numpy(), v.numpy(), rtol=1e-3, atol=2e-4, err_msg=k)
+  for k, v in ref.items(): np.testing.assert_allclose(state[k].numpy(), v.numpy(), rtol=1e-5, atol=1e-6, err_msg=k)
 
 
 class Block:
@@ -264,7 +264,7 @@ def test_tensor_parallel(n, jit):
         losses.append(run((t.shard(devices(n)) if cut else t).realize()).item())
     return losses
   want, got = train(False), train(True)
-  np.testing.assert_allclose(got, want, rtol=1e-4)
+  np.testing.assert_allclose(got, want, rtol=1e-5)
   assert want[-1] < want[0]
 
 

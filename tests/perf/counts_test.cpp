@@ -10,6 +10,7 @@
 
 #include "../../examples/network.h"
 #include "ir/uop.h"
+#include "rewrite/ruleset.h"
 #include "runtime/counters.h"
 #include "whit/tensor.h"
 
@@ -168,6 +169,45 @@ TEST(PerfMemory, TrainingLeavesNothing) {
   train();
   EXPECT_EQ(counters().mem_used.load(), bytes);
   EXPECT_EQ(live_nodes(), nodes);
+}
+
+// What a step of training a network of so many equal layers takes before the machine: nodes of its graph, and the work a node.
+struct Work {
+  size_t n_nodes;
+  double visited, tried, fired;  // a node
+};
+Work work_of_depth(int n_layers) {
+  const FlagScope flags({{"DEV", std::string("NULL")}, {"PARALLEL", int64_t{0}}, {"TRAINING", int64_t{1}}});  // all in this thread
+  std::vector<nn::Linear> layers;
+  for (int i = 0; i < n_layers; ++i) layers.emplace_back(32, 32);
+  std::vector<Tensor> params;
+  for (nn::Linear& l : layers) params.insert(params.end(), {l.weight, l.bias});
+  Tensor::realize_all(params);
+  nn::Adam opt(params, {.lr = 0.01});
+  Tensor x = Tensor::empty({8, 32});
+  const RewriteStats before = rewrite_stats();
+  for (nn::Linear& l : layers) x = l(x).relu();
+  Tensor loss = x.square().mean();
+  loss.backward();
+  std::vector<Tensor> all = opt.schedule_step();
+  all.push_back(loss);
+  std::vector<UOp> roots;
+  for (const Tensor& t : all) roots.push_back(t.uop());
+  const size_t n = toposort(roots).size();
+  Tensor::realize_all(all);
+  const RewriteStats& after = rewrite_stats();
+  const auto a_node = [&](int64_t to, int64_t from) { return static_cast<double>(to - from) / static_cast<double>(n); };
+  return {n, a_node(after.visited, before.visited), a_node(after.tried, before.tried), a_node(after.fired, before.fired)};
+}
+
+TEST(Work, RewritingANodeCostsTheSameInADeepNetwork) {
+  work_of_depth(3);  // what is done once in a process
+  const Work shallow = work_of_depth(8), deep = work_of_depth(64);
+  EXPECT_GT(deep.n_nodes, 7 * shallow.n_nodes);
+  EXPECT_GT(shallow.visited, 0.1);
+  EXPECT_LE(deep.visited, 1.1 * shallow.visited) << shallow.visited;
+  EXPECT_LE(deep.tried, 1.1 * shallow.tried) << shallow.tried;
+  EXPECT_LE(deep.fired, 1.1 * shallow.fired) << shallow.fired;
 }
 
 }  // namespace
