@@ -6,6 +6,7 @@ them on demand, so that two peers can take turns within one run.
   <- {"seconds": [...], "first_s": ...}  each run's time; first_s: the time of preparing and of the very first run
 """
 import json
+import resource
 import sys
 import time
 
@@ -32,6 +33,7 @@ def serve(name, version, workloads):
         prepared[work]()
         seconds.append(time.perf_counter() - start)
       reply["seconds"] = seconds
+      reply["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6  # of the whole process
     except Exception as error:  # a peer that cannot do it is a row of the table too
       reply = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(reply), file=out, flush=True)

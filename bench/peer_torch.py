@@ -67,4 +67,5 @@ NETWORKS = {f"{name}-{batch}": lambda name=name, batch=batch: inference(name, ba
 
 if __name__ == "__main__":
   peer_protocol.serve("PyTorch eager", torch.__version__,
-                      {"train": train_step, "tiny": tiny, **KERNELS, **NETWORKS})
+                      {"train": train_step, "tiny": tiny, "gpt-token": torch_networks.gpt_token, "gpt-step": torch_networks.gpt_step,
+                       "gpt-step-compiled": lambda: torch_networks.gpt_step(compiled=True), **KERNELS, **NETWORKS})

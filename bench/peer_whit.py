@@ -69,6 +69,61 @@ def inference(layers, *shape):
   return lambda: jitted(x).numpy()
 
 
+class Gpt:
+  """As torch_networks.Gpt."""
+  dim, heads, vocab = 768, 12, 50257
+
+  def __init__(self, layers):
+    def made(*shape): return (Tensor.randn(*shape) * 0.02).realize()
+    d = self.dim
+    self.layers = [(made(d, 3 * d), made(d, d), made(d, 4 * d), made(4 * d, d)) for _ in range(layers)]
+    self.embedding = made(self.vocab, d)
+
+  def parameters(self): return [*(w for layer in self.layers for w in layer), self.embedding]
+
+  def block(self, x, layer, attend):
+    wqkv, wo, up, down = layer
+    b, t, d = x.shape
+    q, k, v = (s.squeeze(0) for s in (x.layernorm() @ wqkv).reshape(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4).chunk(3, 0))
+    x = x + attend(q, k, v).transpose(1, 2).reshape(b, t, d) @ wo
+    return x + (x.layernorm() @ up).gelu() @ down
+
+  def loss(self, tokens, targets):
+    x = self.embedding[tokens]
+    for layer in self.layers: x = self.block(x, layer, lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True))
+    return (x.layernorm() @ self.embedding.T).sparse_categorical_crossentropy(targets)
+
+
+def gpt_token(length=128):
+  model = Gpt(12)
+  kept = [[Tensor.zeros(1, model.heads, length, model.dim // model.heads).contiguous().realize() for _ in range(2)] for _ in model.layers]
+
+  @TinyJit
+  def token(x):
+    for layer, (keys, values) in zip(model.layers, kept):
+      def attend(q, k, v, keys=keys, values=values):
+        keys[:, :, -1:], values[:, :, -1:] = k, v
+        return q.scaled_dot_product_attention(keys, values)
+      x = model.block(x, layer, attend)
+    return (x[0].layernorm() @ model.embedding.T).argmax().realize()
+  start = Tensor.randn(1, 1, model.dim).realize()
+  return lambda: token(start).item()
+
+
+def gpt_step():
+  model = Gpt(4)
+  optimizer = nn.optim.AdamW(model.parameters(), 1e-4)
+  tokens = Tensor.randint(2, 129, high=model.vocab).realize()
+
+  @TinyJit
+  @whit.Context(TRAINING=1)
+  def step():
+    optimizer.zero_grad()
+    loss = model.loss(tokens[:, :-1], tokens[:, 1:]).backward()
+    return loss.realize(*optimizer.schedule_step())
+  return lambda: step().item()
+
+
 NETWORKS = {
   "mlp": lambda batch: inference([nn.Linear(784, 128), Tensor.relu, nn.Linear(128, 10)], batch, 784),
   "cnn": lambda batch: inference(Model().layers, batch, 1, 28, 28),
@@ -77,5 +132,5 @@ NETWORKS = {
 
 if __name__ == "__main__":
   peer_protocol.serve("whit from Python", "",
-                      {"train": train_step, "matmul1024": lambda: matmul(1024), "tiny": tiny,
+                      {"train": train_step, "matmul1024": lambda: matmul(1024), "tiny": tiny, "gpt-token": gpt_token, "gpt-step": gpt_step,
                        **{f"{name}-{batch}": lambda make=make, batch=batch: make(batch) for name, make in NETWORKS.items() for batch in (1, 8)}})

@@ -31,7 +31,7 @@ class Peer:
   """A process that runs workloads on demand (peer_protocol.py); None as `command` is a peer that is not there."""
 
   def __init__(self, name, command, env=None):
-    self.name, self.process = name, None
+    self.name, self.process, self.peak_mb = name, None, 0
     try:
       self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
                                       env={**os.environ, **(env or {})}, stderr=None if os.environ.get("BENCH_VERBOSE") else subprocess.DEVNULL)
@@ -49,6 +49,7 @@ class Peer:
       reply = json.loads(self.process.stdout.readline() or '{"error": "died"}')
     except (OSError, ValueError) as error:
       return str(error)
+    self.peak_mb = reply.get("peak_mb", 0)
     return reply.get("error") or reply["seconds"]
 
   def close(self):
@@ -68,20 +69,24 @@ def peer(name, build, threads):
 
 
 def take_turns(work, names, build, pairs, each=1, pause_s=0.05, threads=2):
-  """name -> {"name", "seconds": [...]} or {"error": ...}. Every round runs each peer once, in turn."""
+  """name -> {"name", "seconds": [...], "peak_mb"} or {"error": ...}. Every round runs each peer once, in turn. A name is a peer,
+  or a pair of it and its own workload."""
+  of = {n if isinstance(n, str) else n[0]: work if isinstance(n, str) else n[1] for n in names}  # peer -> its workload
+  names = list(of)
   peers = {n: peer(n, build, threads) for n in names}
   seconds, errors = {n: [] for n in names}, {}
   for n in names:  # prepares; these runs do not count
-    got = peers[n].run(work, 1)
+    got = peers[n].run(of[n], 1)
     if isinstance(got, str): errors[n] = got
   for _ in range(pairs):
     for n in names:
       if n in errors: continue
       time.sleep(pause_s)  # threads of the other peer that still spin go to sleep
-      got = peers[n].run(work, each)
+      got = peers[n].run(of[n], each)
       if isinstance(got, str): errors[n] = got
       else: seconds[n] += got
-  out = {n: {"name": peers[n].name, "error": errors[n]} if n in errors else {"name": peers[n].name, "seconds": seconds[n]} for n in names}
+  out = {n: {"name": peers[n].name, "error": errors[n]} if n in errors 
+         else {"name": peers[n].name, "seconds": seconds[n], "peak_mb": peers[n].peak_mb} for n in names}
   for p in peers.values(): p.close()
   return out
 
@@ -181,6 +186,22 @@ def row_networks(table, build, pairs):
       if all("seconds" in turns[n] for n in ("torch", "whit-python")):
         faster.append(min(turns["torch"]["seconds"]) / min(turns["whit-python"]["seconds"]))
   if faster: table.add("networks, times as fast as PyTorch eager, geometric mean of the minima", ">= 2", f"{statistics.geometric_mean(faster):.2f}")
+
+
+def row_gpt(table, build, pairs):
+  """The shape of GPT-2 small: a token after 127 others; a step of four layers on 2 x 128 tokens, with the peak of the whole process."""
+  turns = take_turns("gpt-token", ["torch", "whit-python"], build, pairs)
+  table.add_turns("GPT-2 small, one token, 127 before it", "<= 0.6 x", turns, "torch")
+  turns = take_turns("gpt-step", ["torch", "whit-python"], build, max(4, pairs // 3))
+  table.add_turns("GPT training step, AdamW", "<= 0.85 x torch.compile", turns, "torch")
+  if all("seconds" in t for t in turns.values()):
+    there, here = turns["torch"]["peak_mb"], turns["whit-python"]["peak_mb"]
+    table.add("GPT training step, peak memory of the process", "<= 0.7 x", f"{here:.0f} MB", f"{here / there:.2f} x of {there:.0f} MB")
+
+
+def row_gpt_compiled(table, build, pairs):
+  turns = take_turns("gpt-step", [("torch", "gpt-step-compiled"), "whit-python"], build, max(4, pairs // 3))
+  table.add_turns("GPT training step beside torch.compile", "<= 0.85 x", turns, "torch")
 
 
 def row_shapes(table, build, pairs):
@@ -318,7 +339,7 @@ def row_build(table, build, pairs):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-ROWS = {"train": row_train, "train-1": row_train_one_thread, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "kernels": row_kernels, "networks": row_networks,
+ROWS = {"train": row_train, "train-1": row_train_one_thread, "train-tinygrad": row_train_tinygrad, "matmul": row_matmul, "kernels": row_kernels, "networks": row_networks, "gpt": row_gpt, "gpt-compiled": row_gpt_compiled,
         "shapes": row_shapes, "start": row_start, "compile": row_compile, "python": row_python,
         "rewrite": row_rewrite, "replay": row_replay, "graphs": row_graphs, "leak": row_leak, "build": row_build}
 

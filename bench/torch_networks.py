@@ -29,6 +29,68 @@ def resnet18():
                        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
 
 
+class Gpt:
+  """A decoder of the shape of GPT-2 small, its parts without biases; the embedding is the output matrix too."""
+  dim, heads, vocab = 768, 12, 50257
+
+  def __init__(self, layers):
+    def made(*shape): return (torch.randn(*shape) * 0.02).requires_grad_()
+    d = self.dim
+    self.layers = [(made(d, 3 * d), made(d, d), made(d, 4 * d), made(4 * d, d)) for _ in range(layers)]
+    self.embedding = made(self.vocab, d)
+
+  def parameters(self): return [*(w for layer in self.layers for w in layer), self.embedding]
+
+  def norm(self, x): return nn.functional.layer_norm(x, (self.dim,))
+
+  def block(self, x, layer, attend):
+    """`attend` is given q, k, v [batch, heads, tokens, 64]."""
+    wqkv, wo, up, down = layer
+    b, t, d = x.shape
+    q, k, v = (self.norm(x) @ wqkv).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+    x = x + attend(q, k, v).transpose(1, 2).reshape(b, t, d) @ wo
+    return x + nn.functional.gelu(self.norm(x) @ up, approximate="tanh") @ down
+
+  def loss(self, tokens, targets):
+    def attend(q, k, v): return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    x = self.embedding[tokens]
+    for layer in self.layers: x = self.block(x, layer, attend)
+    return nn.functional.cross_entropy((self.norm(x) @ self.embedding.T).flatten(0, 1), targets.flatten())
+
+
+def gpt_token(length=128):
+  """One token after length - 1 others, whose keys and values are kept; the likeliest next token."""
+  model = Gpt(12)
+  kept = [torch.zeros(2, 1, model.heads, length, model.dim // model.heads) for _ in model.layers]
+  start = torch.randn(1, 1, model.dim)
+
+  def run():
+    with torch.inference_mode():
+      x = start
+      for layer, cache in zip(model.layers, kept):
+        def attend(q, k, v, cache=cache):
+          cache[0, :, :, -1:], cache[1, :, :, -1:] = k, v
+          return nn.functional.scaled_dot_product_attention(q, cache[0], cache[1])
+        x = model.block(x, layer, attend)
+      return int((model.norm(x[0]) @ model.embedding.T).argmax())
+  return run
+
+
+def gpt_step(compiled=False):
+  model = Gpt(4)
+  optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+  tokens = torch.randint(0, model.vocab, (2, 129))
+  loss_of = torch.compile(model.loss) if compiled else model.loss
+
+  def step():
+    optimizer.zero_grad()
+    loss = loss_of(tokens[:, :-1], tokens[:, 1:])
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+  return step
+
+
 def make(name, batch):
   """The network, ready for inference, and an input."""
   made = {"mlp": lambda: nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)), "cnn": network, "resnet18": resnet18}[name]()

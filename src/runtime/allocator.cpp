@@ -1,5 +1,8 @@
 #include "runtime/allocator.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/error.h"
 #include "base/flags.h"
 #include "base/log.h"
@@ -41,6 +44,9 @@ void Allocator::unmap(void*, int64_t) { no_hook("unmap"); }
 void* Allocator::host_pointer(void*) { return nullptr; }
 bool Allocator::supports_transfer(Device&) { return false; }
 
+namespace {
+constexpr int64_t kSlack = int64_t{64} << 20;
+}
 void* LruAllocator::take(int64_t n_bytes, const BufferSpec& spec) {
   {
     const std::lock_guard lock(mutex_);
@@ -50,6 +56,14 @@ void* LruAllocator::take(int64_t n_bytes, const BufferSpec& spec) {
       found->second.pop_back();
       kept_bytes_ -= n_bytes;
       return handle;
+    }
+    // What is kept for sizes that do not come again makes room: used and kept memory together stay near the most that was used.
+    const int64_t used = device_.mem_used.load(std::memory_order_relaxed) + n_bytes;
+    while (kept_bytes_ > 0 && used + kept_bytes_ > std::max(most_used_, used) + kSlack) {
+      const auto largest = std::prev(kept_.end());
+      for (void* const handle : largest->second) do_free(handle, largest->first.first, largest->first.second);
+      kept_bytes_ -= largest->first.first * static_cast<int64_t>(largest->second.size());
+      kept_.erase(largest);
     }
   }
   if (void* const handle = do_alloc(n_bytes, spec)) return handle;
@@ -61,6 +75,7 @@ void LruAllocator::give(void* handle, int64_t n_bytes, const BufferSpec& spec) {
   if (flag::LRU() == 0 || spec.nolru || spec.zero || n_bytes > max_kept_bytes()) return do_free(handle, n_bytes, spec);
   if (kept_bytes() > max_kept_bytes() - n_bytes) free_cache();
   const std::lock_guard lock(mutex_);
+  most_used_ = std::max(most_used_, device_.mem_used.load(std::memory_order_relaxed) + n_bytes);  // the most is used before a free
   kept_[{n_bytes, spec}].push_back(handle);
   kept_bytes_ += n_bytes;
 }

@@ -65,7 +65,8 @@ class Allocator {
   Device& device_;
 };
 
-/// Keeps freed memory for the next allocation of the same size and spec. A failing allocation frees all that is kept
+/// Keeps freed memory for the next allocation of the same size and spec, at most as much as was in use before beyond what is
+/// in use now, and 64 MiB. A failing allocation frees all that is kept
 /// and is tried once more.
 class LruAllocator : public Allocator {
  public:
@@ -83,7 +84,7 @@ class LruAllocator : public Allocator {
  private:
   std::mutex mutex_;
   std::map<std::pair<int64_t, BufferSpec>, std::vector<void*>> kept_;
-  int64_t kept_bytes_ = 0;
+  int64_t kept_bytes_ = 0, most_used_ = 0;
 };
 
 }  // namespace whit

@@ -196,6 +196,24 @@ TEST(Allocator, KeepsFreedMemoryBySizeAndSpec) {
   EXPECT_EQ(allocator.kept_bytes(), 0);
 }
 
+TEST(Allocator, WhatIsKeptAddsLittleToTheMostThatWasUsed) {
+  auto& allocator = dynamic_cast<LruAllocator&>(Device::get("CPU:6").allocator());
+  allocator.free_cache();
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  allocator.free(allocator.alloc(100 * kMiB), 100 * kMiB);
+  EXPECT_EQ(allocator.kept_bytes(), 100 * kMiB);
+  void* const less = allocator.alloc(50 * kMiB);  // 150 of 100 + 64
+  EXPECT_EQ(allocator.kept_bytes(), 100 * kMiB);
+  void* const more = allocator.alloc(90 * kMiB);  // 240 of 140 + 64: the largest block goes
+  EXPECT_EQ(allocator.kept_bytes(), 0);
+  allocator.free(less, 50 * kMiB);
+  allocator.free(more, 90 * kMiB);
+  EXPECT_EQ(allocator.kept_bytes(), 140 * kMiB);
+  allocator.free(allocator.alloc(91 * kMiB), 91 * kMiB);  // 231 of 140 + 64: the block of 90 makes room
+  EXPECT_EQ(allocator.kept_bytes(), 141 * kMiB);
+  allocator.free_cache();
+}
+
 class BareAllocator : public Allocator {
  public:
   using Allocator::Allocator;
