@@ -5,7 +5,7 @@
 #include "convert.h"
 #include "io/datasets.h"
 #include "io/safetensors.h"
-#include "nn/files.h"
+#include "io/tensors.h"
 #include "whit/datasets.h"
 
 namespace whit::python {

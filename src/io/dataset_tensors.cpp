@@ -1,6 +1,5 @@
-#include "whit/datasets.h"
-
 #include "io/datasets.h"
+#include "whit/datasets.h"
 
 namespace whit::nn::datasets {
 namespace {

@@ -1,4 +1,4 @@
-#include "nn/files.h"
+#include "io/tensors.h"
 
 #include <map>
 

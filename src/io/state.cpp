@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "engine/buffers.h"
 #include "io/safetensors.h"
-#include "nn/files.h"
+#include "io/tensors.h"
 #include "tensor/impl.h"
 
 namespace whit::nn {
