@@ -45,6 +45,9 @@ class _Function:
 def function(fxn: Callable | None = None, *, precompile=False, precompile_backward=False, allow_implicit=False, grad_fxn=None):
   """Traces a pure function of tensors (also a method) into one node of the graph: equal calls have equal graphs, and it is differentiable.
 
+  `precompile` and `precompile_backward` are accepted for programs that say them, and change nothing: schedules of equal graphs and
+  equal kernels are made once in any case, and a function's body may be fused with what surrounds it.
+
   >>> from whit import Tensor
   >>> @function
   ... def f(a, b): return a * b + 1

@@ -141,6 +141,7 @@ struct CapturedGraph::Impl {
   std::vector<VariablePlace> variables{};
   int64_t n_ops = 0, n_bytes = 0, n_kernels = 0;
   bool has_copies = false;
+  Device* device = nullptr;  // of a program
 
   void bind(std::span<const UOp> inputs, const VariableValues& named);
   void run(std::span<const UOp> inputs);
@@ -378,7 +379,8 @@ BoundCall CapturedGraph::Impl::bound_call(const Call& c, std::span<const UOp> in
 void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
   void* const* const h = handles.data();
   const int64_t* const v = values.data();
-  const bool queued = is_queued(Device::get(programs.empty() ? std::string() : programs[0]->device));
+  if (!device) device = &Device::get(programs.empty() ? std::string() : programs[0]->device);
+  const bool queued = is_queued(*device);
   if (!is_timed() && !has_copies && !queued) {
     for (const Call& c : calls) {
       if (c.cpu.fn) {
