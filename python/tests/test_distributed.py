@@ -40,9 +40,13 @@ open(f"{folder}/read-{distributed.size()}-{distributed.rank()}", "w").write(repr
 """
 
 
-def mpirun(n, program, *args, prefix=(), options=(), **env):
+def mpirun(n, program, *args, **rest):
+  return mpirun_of(n, [sys.executable, "-c", program, *map(str, args)], **rest)
+
+
+def mpirun_of(n, words, prefix=(), options=(), **env):
   more = ("--allow-run-as-root", "--oversubscribe") if os.geteuid() == 0 else ("--oversubscribe",)
-  command = [*prefix, MPIRUN, *more, "-np", str(n), *options, sys.executable, "-c", program, *map(str, args)]
+  command = [*prefix, MPIRUN, *more, "-np", str(n), *options, *words]
   return subprocess.run(command, env={**os.environ, "DEV": "CPU", **env}, capture_output=True, text=True, timeout=300)
 
 
@@ -57,6 +61,16 @@ def test_training_equals_one_process(n, kind, env, tmp_path):
   # Random numbers of a cut tensor and a host read of it are the same in every process.
   assert {(tmp_path / f"read-{n}-{i}").read_text() for i in range(n)} == {(tmp_path / "read-1-0").read_text()}
   assert (tmp_path / f"{kind}-{n}.safetensors").read_bytes() == (tmp_path / f"{kind}-1.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("name", ("data_parallel.py", "tensor_parallel.py", "data_parallel"))
+def test_examples(name):
+  built = sorted(ROOT.glob(f"build-*/examples/{name}"), key=lambda p: p.stat().st_mtime)
+  if not built and name == "data_parallel": pytest.skip("examples are not built")
+  words = [sys.executable, str(ROOT / "examples" / name)] if name.endswith(".py") else [str(built[-1])]
+  many = mpirun_of(2, words, STEPS="12")
+  alone = subprocess.run(words, env={**os.environ, "DEV": "CPU", "STEPS": "12", "DEVICES": "2"}, capture_output=True, text=True)
+  assert many.returncode == 0 and many.stdout == alone.stdout and "on 2 devices" in alone.stdout, many.stdout + many.stderr + alone.stderr
 
 
 FAULTS = """
