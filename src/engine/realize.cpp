@@ -74,8 +74,7 @@ UOp in_memory(const UOp& u) {
 // all values.
 std::vector<UOp> unbound(std::span<const UOp> roots, VariableValues& values) {
   std::unordered_map<const Node*, UOp> map;
-  sched::NodeIndex index;
-  for (const Node* n : sched::collect(roots, index, is_realized)) {
+  for (const Node* n : toposort(roots, [](const Node* k) { return !is_realized(k); })) {
     if (n->op == Op::Bind) {
       map.emplace(n, n->src()[0]);
       const auto [it, fresh] = values.emplace(n->src()[0]->arg.at(0).as_str(), n->arg.as_int());
@@ -85,8 +84,7 @@ std::vector<UOp> unbound(std::span<const UOp> roots, VariableValues& values) {
       map.emplace(n, n->shape.is_symbolic() ? unbound(std::vector{realized(UOp(n))}, values)[0] : UOp(n));
     }
   }
-  const auto out = substitute(UOp::make(Op::Sink, DType::Void, roots), map).srcs();
-  return {out.begin(), out.end()};
+  return substitute(UOp::make(Op::Sink, DType::Void, roots), map).srcs();
 }
 
 // Graphs of one device each, for graphs that may be on several.

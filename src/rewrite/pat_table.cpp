@@ -1,7 +1,5 @@
 #include "rewrite/pat_table.h"
 
-#include <fmt/core.h>
-
 namespace whit {
 namespace {
 

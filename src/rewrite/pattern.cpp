@@ -1,7 +1,5 @@
 #include "rewrite/pattern.h"
 
-#include <fmt/core.h>
-
 namespace whit::pat {
 const PatNode* skip(const PatNode* a) {
   const PatNode* next = a + 1;

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "ir/build.h"
 #include "ir/remake.h"
-#include "rules/decompose_tables.h"
+#include "rules/decompose_build.h"
 
 namespace whit {
 namespace {

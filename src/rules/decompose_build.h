@@ -1,11 +1,20 @@
-// Short names for what the decompositions are written in. Private to rules/decompose*.cpp.
+// The tables that decompose joins, and short names for what they are written in. Private to rules/decompose*.cpp and the tests of the
+// rules, which find the Caps in RuleCtx::user.
 #pragma once
 #include <span>
 
 #include "ir/build.h"
-#include "rules/decompose_tables.h"
+#include "rules/decompose.h"
+#include "rules/rules.h"
 
-namespace whit::rules::detail {
+namespace whit::rules {
+
+const RuleSet& decompose_int();     ///< division, powers, threefry
+const RuleSet& decompose_math();    ///< EXP2, LOG2, POW of float32 and float64
+const RuleSet& decompose_trig();    ///< SIN, and the cosine
+const RuleSet& decompose_narrow();  ///< float16, bfloat16 and the float8s, through float32
+
+namespace detail {
 
 inline UOp to_bits(const UOp& a, DType dtype) { return UOp::make(Op::Bitcast, dtype, {a}); }
 inline UOp shl(const UOp& a, int64_t by) { return alu(Op::Shl, {a, constant(a.dtype(), by)}); }
@@ -30,4 +39,5 @@ inline bool has_op(const Match& at, RuleCtx& cx) {
 
 inline constexpr const char* kTarget = "the target has no such op";
 
-}  // namespace whit::rules::detail
+}  // namespace detail
+}  // namespace whit::rules

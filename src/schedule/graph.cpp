@@ -6,6 +6,7 @@
 #include "base/flags.h"
 #include "ir/build.h"
 #include "ir/eval.h"
+#include "ir/remake.h"
 
 namespace whit::sched {
 
@@ -50,10 +51,8 @@ UOp inline_call(const UOp& body, std::span<const UOp> args) {
 
 // What a checkpointed CALL computes between its arguments and its results.
 void hint_values(const UOp& results, std::span<const UOp> args, std::vector<UOp>& out) {
-  const auto is_end = [&](const Node* n) { return std::any_of(args.begin(), args.end(), [&](const UOp& a) { return a.node() == n; }); };
-  const auto is_result = [&](const Node* n) {
-    return std::any_of(results->src().begin(), results->src().end(), [&](const Node* r) { return r == n; });
-  };
+  const auto is_end = [&](const Node* n) { return std::ranges::find(args, UOp(n)) != args.end(); };
+  const auto is_result = [&](const Node* n) { return std::ranges::find(results->src(), n) != results->src().end(); };
   const UOp roots[] = {results};
   for (const Node* n : post_order(roots, [&](const Node* x) { return std::pair(0u, is_end(x) ? 0u : x->n_src); }))
     if (!is_end(n) && !is_result(n)) out.emplace_back(n);
@@ -123,25 +122,20 @@ bool is_empty_value(const Node* n) {
 std::vector<UOp> prepare(std::span<const UOp> roots, bool split_reduces, std::vector<UOp>* to_recompute) {
   const bool split = split_reduces && flag::SPLIT_REDUCEOP() != 0;
   std::vector<UOp> done_roots(roots.begin(), roots.end());
-  NodeIndex index;
-  const NodeList order = collect(done_roots, index, is_realized);
-  std::vector<UOp> done(order.size());
-  std::vector<UOp> src;
+  Remade made;
   // The body of a CALL is met before it, so CALLs inside are inlined already, and what only it reaches is not used.
-  for (size_t i = 0; i < order.size(); ++i) {
-    const Node* n = order[i];
+  for (const Node* n : toposort(done_roots, [](const Node* k) { return !is_realized(k); })) {
     if (n->extra.load(std::memory_order_acquire) && n->op != Op::Buffer) {
       if (UOp where = realized(UOp(n))) {
-        done[i] = std::move(where);
+        made.set(n, std::move(where));
         continue;
       }
     }
     if (n->op == Op::Detach || n->op == Op::ContiguousBackward) {
-      done[i] = done[static_cast<size_t>(index.find(n->src_begin()[0]))];
+      made.set(n, made.of(n->src_begin()[0]));
       continue;
     }
-    src.clear();
-    for (const Node* s : n->src()) src.push_back(done[static_cast<size_t>(index.find(s))]);
+    const std::vector<UOp>& src = made.src(n);
     UOp u;
     if (n->op == Op::Call) {
       u = inline_call(src[0], std::span(src).subspan(1));
@@ -160,9 +154,9 @@ std::vector<UOp> prepare(std::span<const UOp> roots, bool split_reduces, std::ve
       u = UOp(n).with_src(src);
       if (split && n->op == Op::Reduce) u = split_reduce(u);
     }
-    done[i] = std::move(u);
+    made.set(n, std::move(u));
   }
-  for (UOp& r : done_roots) r = done[static_cast<size_t>(index.find(r.node()))];
+  for (UOp& r : done_roots) r = made.of(r.node());
   return done_roots;
 }
 

@@ -22,24 +22,16 @@ UOp add_index(const UOp& a, const UOp& b) {
   l.add(linear_of(b), 1);
   return sum(std::move(l));
 }
-UOp add_index(const UOp& a, int64_t c) {
-  if (c == 0) return a;
-  Linear l = linear_of(a);
+// a * factor + c
+static UOp affine(const UOp& a, int64_t factor, int64_t c) {
+  Linear l;
+  l.add(linear_of(a), factor);
   l.add_constant(c);
   return sum(std::move(l));
 }
-UOp mul_index(const UOp& a, int64_t c) {
-  if (c == 1) return a;
-  Linear l;
-  l.add(linear_of(a), c);
-  return sum(std::move(l));
-}
-UOp sub_index(int64_t c, const UOp& a) {
-  Linear l;
-  l.add(linear_of(a), -1);
-  l.add_constant(c);
-  return sum(std::move(l));
-}
+UOp add_index(const UOp& a, int64_t c) { return c == 0 ? a : affine(a, 1, c); }
+UOp mul_index(const UOp& a, int64_t c) { return c == 1 ? a : affine(a, c, 0); }
+UOp sub_index(int64_t c, const UOp& a) { return affine(a, -1, c); }
 void div_mod_index(const UOp& e, int64_t c, UOp& quotient, UOp& remainder) {
   UOp q = linear_div(e, c), r = linear_mod(e, c);
   WHIT_CHECK(q && r, "an index past 64 bits");

@@ -11,7 +11,7 @@
 
 #include "interpret_tensor.h"
 #include "ir/text.h"
-#include "rules/decompose_tables.h"
+#include "rules/decompose_build.h"
 #include "rules/instance.h"
 #include "rules/rules.h"
 
