@@ -22,8 +22,17 @@ namespace {
 Device& cpu(int i) { return Device::get("CPU:" + std::to_string(i)); }
 
 // Two devices are open, so that both have queues.
+// Every device tells its error; the first is raised.
 void wait_for_all() {
-  for (Device* const device : open_devices()) device->synchronize();
+  std::exception_ptr first;
+  for (Device* const device : open_devices()) {
+    try {
+      device->synchronize();
+    } catch (const Error&) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 class Queues : public testing::Test {
