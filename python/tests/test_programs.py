@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from whit import Tensor, TinyJit, dtypes
+from whit import Tensor, TinyJit, dtypes, function
 
 DTYPES = {"int32": np.int32, "float32": np.float32, "uint8": np.uint8, "int64": np.int64, "float16": np.float16}
 SHAPES = [(4,), (6,), (2, 3), (3, 4), (4, 4), (2, 2, 3)]
@@ -295,3 +295,17 @@ def test_program_order_is_the_truth():
     if time.monotonic() > until: break
     if wrong := run_seed(seed): pytest.fail(wrong)
 
+
+
+@pytest.mark.parametrize("store", ["v[::2, ::-1] = y", "v.assign(y)", "v += y"])
+def test_a_function_of_memory_that_is_written_keeps_its_value(store):
+  @function
+  def square(x): return x * x + 1
+  n = np.array([[2, -3, 0, 1, 3]], np.int32)
+  v = Tensor(n.copy()).realize()
+  y = square(v)
+  rows, more = y[Tensor([0, 0])], y.clip(-50, 7)
+  exec(store)
+  v.realize()
+  want = n * n + 1
+  assert rows.tolist() == want[[0, 0]].tolist() and more.tolist() == want.clip(-50, 7).tolist() and y.tolist() == want.tolist()

@@ -111,9 +111,9 @@ StorePlan plan_stores(std::span<const UOp> roots) {
       if (n->op != Op::Buffer && outside(n)) keep[base[i]] = 1;
       continue;
     }
-    if (is_realized(n) || n->op == Op::Store || n->dtype == DType::Void) continue;
+    if (is_realized(n) || n->op == Op::Store) continue;
     for (const Node* s : n->src()) old[i] |= old[number(s)];
-    if (old[i] && outside(n) && !root_nodes.contains(n)) add_extra(n);
+    if (old[i] && n->dtype != DType::Void && outside(n) && !root_nodes.contains(n)) add_extra(n);
   }
   // Handles from here on.
   for (const auto& [b, one] : keep) plan.kept.emplace_back(b);
