@@ -124,17 +124,20 @@ void bind_dtype(nb::module_& m) {
     const DTypeInfo& i = info(to_dtype(d));
     return nb::make_tuple(i.exponent_bits, i.mantissa_bits);
   });
-  m.def("least_upper_dtype", [](nb::args ds) {
-    if (ds.size() == 0) raise(ErrorKind::Value, "[least_upper_dtype] expected at least one dtype");
-    DType d = to_dtype(ds[0]);
-    for (nb::handle h : ds) d = least_upper_dtype(d, to_dtype(h));
-    return dtype_object(d);
-  });
-  m.def("least_upper_float", [](nb::handle d) { return dtype_object(least_upper_float(to_dtype(d), default_float())); });
-  m.def("strong_dtype", [](nb::handle d) { return dtype_object(strong_dtype(to_dtype(d), default_int(), default_float())); });
-  m.def("weak_dtype", [](nb::handle d) { return dtype_object(weak_dtype(to_dtype(d))); });
-  m.def("can_lossless_cast", [](nb::handle a, nb::handle b) { return can_lossless_cast(to_dtype(a), to_dtype(b)); });
-  m.def("sum_acc_dtype", [](nb::handle d) { return dtype_object(sum_acc_dtype(to_dtype(d))); });
+  m.def(
+      "least_upper_dtype",
+      [](nb::args ds) {
+        if (ds.size() == 0) raise(ErrorKind::Value, "[least_upper_dtype] expected at least one dtype");
+        DType d = to_dtype(ds[0]);
+        for (nb::handle h : ds) d = least_upper_dtype(d, to_dtype(h));
+        return dtype_object(d);
+      },
+      nb::arg("ds"));
+  m.def("least_upper_float", [](nb::handle d) { return dtype_object(least_upper_float(to_dtype(d), default_float())); }, nb::arg("dt"));
+  m.def("strong_dtype", [](nb::handle d) { return dtype_object(strong_dtype(to_dtype(d), default_int(), default_float())); }, nb::arg("dtype"));
+  m.def("weak_dtype", [](nb::handle d) { return dtype_object(weak_dtype(to_dtype(d))); }, nb::arg("dtype"));
+  m.def("can_lossless_cast", [](nb::handle a, nb::handle b) { return can_lossless_cast(to_dtype(a), to_dtype(b)); }, nb::arg("dt0"), nb::arg("dt1"));
+  m.def("sum_acc_dtype", [](nb::handle d) { return dtype_object(sum_acc_dtype(to_dtype(d))); }, nb::arg("dt"));
 }
 
 }  // namespace whit::python

@@ -340,3 +340,11 @@ def test_origins_do_not_grow():
     losses.append((h - 1).square().sum().realize())
     if i == 20: before = GlobalCounters.mem_used
   assert GlobalCounters.mem_used - before <= 180 * 64
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_floats_in_the_upper_half_of_uint64(dtype):
+  want = [2**63, 2**63 + 2**60, 2**64 - 2**56, 2**62, 7, 2**64 - 1, 2**64 - 1, 0, 0]
+  x = Tensor([float(v) for v in want[:5]] + [1e20, float("inf"), float("nan"), 0.5], dtype=dtype)
+  assert x.cast("uint64").tolist() == want
+  assert Tensor(2.0**63).cast("uint64").item() == 2**63 and Tensor([-1.5], dtype=dtype).cast("uint64").tolist() == [2**64 - 1]

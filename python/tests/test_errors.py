@@ -32,7 +32,7 @@ CASES = list(zip(LINES[::2], LINES[1::2]))
 def errors_of_all() -> dict:
   # In a process of their own: some texts list devices, and other tests add some.
   env = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).resolve().parent.parent), "WHIT_BLESS": ""}
-  return json.loads(subprocess.run([sys.executable, __file__], env=env, capture_output=True, text=True, check=True).stdout)
+  return json.loads(subprocess.run([sys.executable, __file__], env=env, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("expression,expected", CASES, ids=[c[0] for c in CASES])

@@ -218,6 +218,11 @@ void IntList::refuse() const { raise(ErrorKind::Value, "a size of {} is symbolic
 Tensor Tensor::cast(DType to) const {
   if (to == dtype()) return *this;
   WHIT_USER(to != DType::Void, Runtime, "[cast] {} to void; expected a dtype of values", dtype());
+  if (to == DType::UInt64 && is_float(dtype()) && n_bytes(dtype()) > 1 && dtype() != DType::Float16) {
+    // CAST saturates to int64, so what is past it goes below it and back.
+    const Tensor is_past = ge(0x1p63);
+    return wrap(cast_value(is_past.where(*this - 0x1p63, *this).uop(), to)) ^ is_past.where(weak_uint(uint64_t{1} << 63), constant_int(0, to));
+  }
   return wrap(cast_value(uop(), to));
 }
 

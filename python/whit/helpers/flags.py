@@ -110,5 +110,5 @@ class Target(namedtuple("Target", "device renderer arch", defaults=("", "", ""))
   __slots__ = ()
 
   @staticmethod
-  def parse(text: str) -> Target: return Target(*(text.split(":") + ["", "", ""])[:3])
+  def parse(s: str) -> Target: return Target(*(s.split(":") + ["", "", ""])[:3])
   def __str__(self): return ":".join(p for p in (self.device, self.renderer, self.arch) if p)

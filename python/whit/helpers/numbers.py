@@ -94,22 +94,22 @@ def hi32(x):
   return x >> 32
 
 
-def data64(x):
+def data64(data):
   """High and low half of 64 bits.
 
   >>> data64(1 << 33 | 5)
   (2, 5)
   """
-  return (hi32(x), lo32(x))
+  return (hi32(data), lo32(data))
 
 
-def data64_le(x):
+def data64_le(data):
   """Low and high half of 64 bits.
 
   >>> data64_le(1 << 33 | 5)
   (5, 2)
   """
-  return (lo32(x), hi32(x))
+  return (lo32(data), hi32(data))
 
 
 def getbits(value: int, start: int, end: int):

@@ -14,9 +14,9 @@ class tqdm(Generic[T]):
   6
   """
 
-  def __init__(self, iterable: Iterable[T] | None = None, desc: str = "", disable: bool = False, unit: str = "it", unit_scale: bool = False,
+  def __init__(self, iterable: Iterable[T] | None = None, desc: str = "", disable: bool | None = False, unit: str = "it", unit_scale: bool = False,
                total: int | None = None, rate: int = 10):
-    self.iterable, self.disable, self.unit, self.rate = iterable, disable, unit, rate
+    self.iterable, self.disable, self.unit, self.rate = iterable, not sys.stderr.isatty() if disable is None else disable, unit, rate
     self.unit_scale, self.st, self.i, self.n, self.skip, self.t = unit_scale, time.perf_counter(), -1, 0, 1, total
     if total is None and iterable is not None and hasattr(iterable, "__len__"): self.t = len(iterable)  # type: ignore
     self.set_description(desc)

@@ -90,18 +90,18 @@ def word_wrap(x: str, wrap: int = 80) -> str:
   return "\n".join(line[i:i + wrap] for line in x.splitlines() for i in range(0, max(len(line), 1), wrap))
 
 
-def strip_parens(s: str) -> str:
+def strip_parens(fst: str) -> str:
   """The text without parentheses around all of it.
 
   >>> strip_parens("(a+b)"), strip_parens("(a)+(b)")
   ('a+b', '(a)+(b)')
   """
-  if not (s.startswith("(") and s.endswith(")")): return s
+  if not (fst.startswith("(") and fst.endswith(")")): return fst
   depth = 0
-  for c in s[1:-1]:
+  for c in fst[1:-1]:
     depth += (c == "(") - (c == ")")
-    if depth < 0: return s
-  return s[1:-1]
+    if depth < 0: return fst
+  return fst[1:-1]
 
 
 def pluralize(st: str, cnt: int):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 
+from whit.arguments import check_all
 from whit.dtype import dtypes
 from whit.helpers import TRAINING, prod
 from whit.tensor import Tensor
@@ -261,3 +262,6 @@ class LSTMCell:
     new_c = f * hc[1] + i * g
     new_h = o * new_c.tanh()
     return new_h.contiguous(), new_c.contiguous()
+
+
+check_all(globals())

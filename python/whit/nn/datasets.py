@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pathlib
 
+from whit.arguments import check_all
 from whit import _whit
 from whit.helpers import cache_dir, fetch
 from whit.tensor import Tensor
@@ -74,3 +75,6 @@ def cifar(device=None, folder: str | pathlib.Path | None = None) -> tuple[Tensor
   [(5, 3, 32, 32), (5,), (1, 3, 32, 32), (1,)]
   """
   return _load("cifar-10", _whit.cifar, folder, device)
+
+
+check_all(globals())

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 
+from whit.arguments import check_all
 from whit import _whit
 from whit.dtype import dtypes
 from whit.nn.optim import Optimizer
@@ -161,3 +162,6 @@ class OneCycleLR(LR_Scheduler):
   def get_lr(self) -> Tensor:
     return _whit.one_cycle_lr(self.epoch_counter, self.max_lr, self.div_factor, self.final_div_factor, self.total_steps, self.pct_start,
                               self.anneal_strategy == "cos")
+
+
+check_all(globals())

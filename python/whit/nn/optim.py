@@ -1,6 +1,7 @@
 """Optimisers. The rules are those of the C++ API; the classes keep the state as plain attributes. `schedule_step` assigns and gives what to realise."""
 from __future__ import annotations
 
+from whit.arguments import check_all
 from whit import _whit
 from whit.dtype import dtypes, least_upper_dtype, to_dtype
 from whit.helpers import FUSE_OPTIM, OPTIM_DTYPE, TRAINING, dedup, flatten, getenv
@@ -186,3 +187,6 @@ class LAMB(Optimizer):
   def _step(self, params, grads):
     updates = _whit.lamb_updates(params, grads, self.b1_t, self.b2_t, self.m, self.v, self.lr, self.b1, self.b2, self.eps, self.wd, self.adam)
     return updates, [self.b1_t, self.b2_t] + self.m + self.v
+
+
+check_all(globals())

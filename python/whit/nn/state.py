@@ -6,9 +6,10 @@ import pathlib
 from collections import OrderedDict
 from typing import Any
 
+from whit.arguments import check_all
 from whit import _whit
 from whit.dtype import dtypes
-from whit.helpers import DEBUG
+from whit.helpers import DEBUG, GlobalCounters, Timing, tqdm
 from whit.tensor import Tensor
 
 
@@ -57,27 +58,32 @@ def load_state_dict(model, state_dict: dict[str, Tensor], strict=True, verbose=T
   True
   """
   out: list[Tensor] = []
-  model_state = get_state_dict(model)
-  if DEBUG >= 1 and len(state_dict) > len(model_state):
-    print("WARNING: unused weights in state_dict", sorted(set(state_dict) - set(model_state)))
-  for k, v in model_state.items():
-    if k not in state_dict:
-      if strict: raise KeyError(f"[load_state_dict] {k} is not in the state dict")
-      if DEBUG >= 1 and verbose: print(f"WARNING: not loading {k}")
-      continue
-    new = state_dict[k]
-    if v.shape != new.shape:
-      if {(), (1,)} == {tuple(v.shape), tuple(new.shape)}: new = new.reshape(v.shape)
-      else: raise ValueError(f"[load_state_dict] shape mismatch in layer {k}: expected shape {v.shape}, found {new.shape}")
-    sharded = isinstance(v.device, tuple) and not isinstance(new.device, tuple)
-    v.replace(new.shard(v.device, v.uop.axis) if sharded else new.to(v.device))  # type: ignore[arg-type]
-    if realize: v.realize()
-    if consume: del state_dict[k]
-    out.append(v)
+  before = GlobalCounters.mem_used
+  def loaded(ns): return f", {(n := GlobalCounters.mem_used - before) / 1e9:.2f} GB loaded at {n / ns:.2f} GB/s"
+  with Timing("loaded weights in ", loaded, enabled=verbose):
+    model_state = get_state_dict(model)
+    if DEBUG >= 1 and len(state_dict) > len(model_state):
+      print("WARNING: unused weights in state_dict", sorted(set(state_dict) - set(model_state)))
+    bar = tqdm(model_state.items(), disable=None if verbose else True)
+    for k, v in bar:
+      bar.desc = f"ram used: {GlobalCounters.mem_used / 1e9:5.2f} GB, {k:50s}: "
+      if k not in state_dict:
+        if strict: raise KeyError(f"[load_state_dict] {k} is not in the state dict")
+        if DEBUG >= 1: print(f"WARNING: not loading {k}")
+        continue
+      new = state_dict[k]
+      if v.shape != new.shape:
+        if {(), (1,)} == {tuple(v.shape), tuple(new.shape)}: new = new.reshape(v.shape)
+        else: raise ValueError(f"[load_state_dict] shape mismatch in layer {k}: expected shape {v.shape}, found {new.shape}")
+      sharded = isinstance(v.device, tuple) and not isinstance(new.device, tuple)
+      v.replace(new.shard(v.device, v.uop.axis) if sharded else new.to(v.device))  # type: ignore[arg-type]
+      if realize: v.realize()
+      if consume: del state_dict[k]
+      out.append(v)
   return out
 
 
-def safe_load_metadata(fn: Tensor | str | pathlib.Path) -> tuple[Tensor, int, dict[str, Any]]:
+def safe_load_metadata(t: Tensor | str | pathlib.Path) -> tuple[Tensor, int, dict[str, Any]]:
   """The bytes, where the data starts in them, and the header, of a safetensors file (https://huggingface.co/docs/safetensors).
 
   >>> import tempfile
@@ -86,8 +92,7 @@ def safe_load_metadata(fn: Tensor | str | pathlib.Path) -> tuple[Tensor, int, di
   >>> safe_load_metadata(fn)[2]["__metadata__"]
   {'made by': 'whit'}
   """
-  t = fn if isinstance(fn, Tensor) else Tensor(pathlib.Path(fn))
-  return (t, *_whit.safe_load_metadata(fn))
+  return (t if isinstance(t, Tensor) else Tensor(pathlib.Path(t)), *_whit.safe_load_metadata(t))
 
 
 def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
@@ -152,7 +157,7 @@ class Dummy:
   def __repr__(self): return f"<Dummy of {self.class_name}>"
 
 
-def torch_load(fn: Tensor | str | pathlib.Path) -> Any:
+def torch_load(t: Tensor | str | pathlib.Path) -> Any:
   """The object in a file that `torch.save` wrote (zip, legacy or tar format), with Tensors for its tensors, parameters and NumPy arrays.
 
   The pickle inside is read as data by the C++ API: nothing is imported or called. Objects of unknown classes become `Dummy`; a file that wants to
@@ -163,7 +168,7 @@ def torch_load(fn: Tensor | str | pathlib.Path) -> Any:
   Traceback (most recent call last):
   OSError: [torch_load] <tensor>: offset 0: it is neither a zip nor a tar file, nor has it the old magic number
   """
-  return _whit.torch_load(fn, Dummy)
+  return _whit.torch_load(t, Dummy)
 
 
 def gguf_load(fn: Tensor | str | pathlib.Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -186,7 +191,7 @@ def ggml_data_to_tensor(t: Tensor, n: int, ggml_type: int) -> Tensor:
   return _whit.ggml_data_to_tensor(t, n, ggml_type)
 
 
-def zip_extract(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
+def zip_extract(t: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   """The files of a zip archive, by name, as uint8 tensors. Names that would leave the folder, overlaps and wrong checksums are refused.
 
   >>> import tempfile, zipfile
@@ -195,10 +200,10 @@ def zip_extract(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   >>> zip_extract(fn)["x"].tolist()
   [97, 98, 99]
   """
-  return _whit.zip_extract(fn)
+  return _whit.zip_extract(t)
 
 
-def tar_extract(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
+def tar_extract(t: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   """The regular files of a tar archive, also gzipped, by name, as uint8 tensors. Checked as `zip_extract` does.
 
   >>> import io, tarfile
@@ -208,7 +213,7 @@ def tar_extract(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   >>> tar_extract(Tensor(out.getvalue()))["x"].tolist()
   [97, 98, 99]
   """
-  return _whit.tar_extract(fn)
+  return _whit.tar_extract(t)
 
 
 class TensorIO(io.RawIOBase):
@@ -235,3 +240,6 @@ class TensorIO(io.RawIOBase):
   def seek(self, offset: int, whence: int = 0) -> int:
     self._position = min(len(self._tensor), max(0, (0, self._position, len(self._tensor))[whence] + offset))
     return self._position
+
+
+check_all(globals())

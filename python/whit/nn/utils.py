@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Iterable
 
+from whit.arguments import check_all
 from whit import _whit
 from whit.tensor import Tensor
 
@@ -31,3 +32,6 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
   [3.0, 3.5]
   """
   _whit.clip_grad_value_(_list(parameters), clip_value)
+
+
+check_all(globals())
