@@ -57,7 +57,7 @@ def public():
         if p.name in _KIND_OF and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD): yield pytest.param(f, p.name, id=f"{name}-{p.name}")
 
 
-@pytest.mark.parametrize("f,name", public())
+@pytest.mark.parametrize("f,name", list(public()))
 def test_wrong_types_are_named(f, name, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   for wrong in (object(), b"x", [object()], "a", {1: 2}, 1.5j, None):
