@@ -45,7 +45,8 @@ void run_program(const Executable& program, void* const* handles, const int64_t*
 namespace {
 std::vector<BufferUse> uses_of(const BoundCall& call) {
   std::vector<BufferUse> uses;
-  for (const BoundArg& a : call.args) uses.push_back({a.buffer.get(), a.is_written || (!call.program && uses.empty())});
+  for (const BoundArg& a : call.args)
+    uses.push_back({a.buffer.get(), a.is_written || (!call.program && uses.empty()), std::max<int64_t>(0, a.offset), a.n_bytes});
   return uses;
 }
 }  // namespace

@@ -174,13 +174,22 @@ void Queue::stop() {
 
 bool has_queues() { return n_threads.load(std::memory_order_relaxed) > 0; }
 
+namespace {
+// The use without its work.
+QueuedUse bytes_of(const BufferUse& u) {
+  const int64_t first = u.buffer->off_bytes() + u.offset;
+  return {nullptr, 0, u.is_written, first, first + (u.n_bytes < 0 ? u.buffer->n_bytes() - u.offset : u.n_bytes)};
+}
+bool overlap(const QueuedUse& a, const QueuedUse& b) { return a.first < b.last && b.first < a.last; }
+}  // namespace
+
 void enqueue(Device& device, std::span<const BufferUse> uses, const std::string& name, std::function<void()> work) {
   std::unique_lock lock(order_mutex());
   Queue* const queue = device.queue();
   Work w{{}, name, std::move(work)};
   for (const BufferUse& use : uses)
     for (const QueuedUse& earlier : use.buffer->queued_uses())
-      if (earlier.queue->is_alive() && (use.is_written || earlier.is_write))
+      if (earlier.queue->is_alive() && (use.is_written || earlier.is_write) && overlap(earlier, bytes_of(use)))
         w.after.push_back({earlier.queue, earlier.number, !use.is_written && earlier.is_write});
   if (!queue) {
     lock.unlock();
@@ -191,16 +200,23 @@ void enqueue(Device& device, std::span<const BufferUse> uses, const std::string&
   const uint64_t number = queue->impl().give(std::move(w));
   for (const BufferUse& use : uses) {
     std::vector<QueuedUse>& all = use.buffer->queued_uses();
-    std::erase_if(all, [&](const QueuedUse& u) { return use.is_written ? u.number != number || u.queue != queue : !u.is_write && u.queue == queue; });
-    all.push_back({queue, number, use.is_written});
+    QueuedUse now = bytes_of(use);
+    now.queue = queue, now.number = number;
+    // Who comes after this waits for what this waits for.
+    std::erase_if(all, [&](const QueuedUse& u) {
+      return now.first <= u.first && u.last <= now.last && (now.is_write ? u.number != number || u.queue != queue : !u.is_write && u.queue == queue);
+    });
+    all.push_back(now);
   }
 }
 
 void wait_for(Buffer& buffer, bool readers) {
   if (is_worker || !has_queues()) return;
   std::unique_lock lock(order_mutex());
-  const std::vector<QueuedUse> uses = buffer.queued_uses();
-  if (readers) buffer.queued_uses().clear();
+  std::vector<QueuedUse> uses = buffer.queued_uses();
+  const auto elsewhere = [&](const QueuedUse& u) { return !overlap(u, bytes_of({&buffer, readers})); };
+  std::erase_if(uses, elsewhere);
+  if (readers) std::erase_if(buffer.queued_uses(), std::not_fn(elsewhere));
   lock.unlock();
   for (const QueuedUse& use : uses) {
     if (!use.queue->is_alive() || !(readers || use.is_write)) continue;

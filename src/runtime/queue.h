@@ -38,15 +38,18 @@ class Queue {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A use of a buffer by queued work.
+/// A use of bytes [first, last) of a buffer that is no view, by queued work.
 struct QueuedUse {
   Queue* queue;
   uint64_t number;  ///< of the work in its queue
   bool is_write;
+  int64_t first, last;
 };
+/// Bytes at `offset` of a buffer; n_bytes -1: all from there.
 struct BufferUse {
   Buffer* buffer;
   bool is_written;
+  int64_t offset = 0, n_bytes = -1;
 };
 
 /// Does `work` when what it uses is ready: in the device's queue, or now where there is none. `name` is its origin in errors.

@@ -21,6 +21,10 @@ namespace {
 
 Device& cpu(int i) { return Device::get("CPU:" + std::to_string(i)); }
 
+void synchronize_all() {
+  for (Device* const d : open_devices()) d->synchronize();
+}
+
 // Two devices are open, so that both have queues.
 // Every device tells its error; the first is raised.
 void wait_for_all() {
@@ -90,6 +94,24 @@ TEST_F(Queues, ABufferIsReadAndWrittenInTheOrderOfTheCalls) {
     if (step % 150 == 0) buffers[from]->copyin(&(expected[from] = step), 8);  // waits for readers
   }
   for (size_t i = 0; i < 12; ++i) EXPECT_EQ(read(buffers[i]), expected[i]) << i;
+}
+
+TEST_F(Queues, WorkOnOtherBytesOfABufferDoesNotWait) {
+  const BufferPtr x = Buffer::make(a.name(), 16);
+  const BufferPtr low = Buffer::view(x, 0, 8), high = Buffer::view(x, 8, 8);
+  std::promise<void> go;
+  const BufferUse writes_low[] = {{low.get(), true}}, writes_high[] = {{x.get(), true, 8, 8}}, reads_all[] = {{x.get(), false}};
+  enqueue(a, writes_low, "low", [&] {
+    go.get_future().wait();
+    number(low) = 1;
+  });
+  enqueue(b, writes_high, "high", [&] { number(high) = 2; });
+  EXPECT_EQ(read(high), 2);
+  int64_t sum = 0;
+  enqueue(b, reads_all, "both", [&] { sum = number(low) + number(high); });
+  go.set_value();
+  b.synchronize();
+  EXPECT_EQ(sum, 3);
 }
 
 TEST_F(Queues, AnErrorSurfacesAtTheNextWaitAndAtReadsOfWhatWasNotComputed) {
