@@ -26,8 +26,6 @@ const RuleSet& gate();
 const RuleSet& cast();
 /// Loops of one step.
 const RuleSet& loops();
-/// Movement ops of tensors: chains merge, what moves nothing goes.
-const RuleSet& movement();
 /// All that is of use in a kernel graph: algebra, index, gate, cast and loops.
 const RuleSet& symbolic();
 

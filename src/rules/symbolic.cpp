@@ -50,7 +50,7 @@ WHIT_RULE_SET(rules::loops, "loops", kLoops)
 
 WHIT_RULE_SET(rules::symbolic, algebra() + index() + gate() + cast() + loops())
 
-std::vector<const RuleSet*> rules::tables() { return {&algebra(), &index(), &gate(), &cast(), &loops(), &movement()}; }
+std::vector<const RuleSet*> rules::tables() { return {&algebra(), &index(), &gate(), &cast(), &loops()}; }
 
 UOp simplify(const UOp& root) { return graph_rewrite(root, rules::symbolic(), {.name = "simplify"}); }
 

@@ -105,7 +105,7 @@ TEST(RealKernels, AreTheSameWhenSimplified) {
 }
 
 TEST(RealKernels, TensorGraphsAreTheSameWhenSimplified) {
-  const RuleSet set = rules::symbolic() + rules::movement();
+  const RuleSet set = rules::symbolic();
   int64_t n_before = 0, n_after = 0;
   for (const Sample& s : samples()) {
     const UOp before = s.value.uop(), after = graph_rewrite(before, set);

@@ -54,7 +54,7 @@ void prove_firings(int n_of_function, int n_of_condition, double seconds) {
   Instances random(11);
   int n_proofs = 0;
   for (const RuleSet* table : rules::tables()) {
-    if (std::string_view(table->name()) == "movement" || std::string_view(table->name()) == "loops") continue;
+    if (std::string_view(table->name()) == "loops") continue;
     for (const Rule* rule : table->rules()) {
       if (std::string_view(rule->name).ends_with("-of-product")) continue;  // DivisionOfAProduct
       if ((!rule->then && !rule->when) || (rule->lhs.node[0].dtypes & pat::kNonFloats) == 0) continue;

@@ -7,7 +7,7 @@ from whit.uop.upat import PatternMatcher
 def _core(name: str) -> PatternMatcher: return PatternMatcher(_rules=_whit.core_rules(name))
 
 
-algebra, index, gate, cast, movement = (_core(n) for n in ("algebra", "index", "gate", "cast", "movement"))
+algebra, index, gate, cast = (_core(n) for n in ("algebra", "index", "gate", "cast"))
 symbolic = sym = _core("symbolic")
 symbolic_simple = algebra
 
