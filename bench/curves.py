@@ -135,6 +135,8 @@ Each is there in C++ (`examples/NAME.cpp`, built by `./dev build NAME`) and in P
 - `linear`: linear regression by SGD with momentum
 - `cnn`: a small convolutional network on Fashion-MNIST, with Adam in a plain loop
 - `chars`: a character transformer on a text, with AdamW, clipping and a captured step
+- `extend_op`, `extend_pass`, `extend_renderer`, `extend_device`: what a program adds to whit, in both languages (no options)
+- `mixed`: float16 or bfloat16 weights and activations with float32 masters and a loss scale (`--dtype`; C++: `mixed STEPS DTYPE`)
 - `mnist`: what `make demo` runs; `readme.cpp`: README's listing
 
 The loss beside PyTorch's from the same weights on the same data; the last two columns are the largest relative difference from PyTorch in

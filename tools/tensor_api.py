@@ -20,7 +20,7 @@ OTHER = {
     "usum": "x + a + b", "uprod": "x * a * b", "alu": "Tensor(alu(op, {x.uop(), ..}))", "image_dot": "x.dot(w)", "image_conv2d": "x.conv2d(w)",
     "sequential": "f(g(x))", "data": "x.bytes()", "tolist": "x.to_vector<T>()", "numpy": "x.to_vector<T>()", "linear_with_vars":
     "engine::schedule({x.uop()})", "schedule_linear": "engine::schedule({x.uop()})", "from_url": "(Python only: fetching files)", "decode_hevc_frame":
-    "(on no device of whit)", **dict.fromkeys(("shard", "shard_", "shard_like"), "(not there yet)"),
+    "(on no device of whit)",
 }
 OPERATORS = {
     "neg": "-x", "invert": "~x", "add": "x + y", "sub": "x - y", "mul": "x * y", "truediv": "x / y", "floordiv": "x.floordiv(y)", "mod": "x % y", "and": "x & y",

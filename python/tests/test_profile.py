@@ -17,7 +17,7 @@ with cpu_profile("fails"): END
 
 def run(tmp_path, end, **flags):
   path = tmp_path / "timeline.json"
-  env = {**os.environ, "PROFILE": "1", "PROFILE_PATH": str(path), "DEV": "CPU", "NO_COLOR": "1", **flags}
+  env = {**os.environ, "PROFILE": "1", "PROFILE_PATH": str(path), "DEV": "CPU", "NO_COLOR": "1", "XDG_CACHE_HOME": str(tmp_path / "cache"), **flags}  # a cold cache: kernels are lowered
   out = subprocess.run([sys.executable, "-c", PROGRAM.replace("END", end)], env=env, capture_output=True, text=True)
   return out, json.loads(path.read_text())["traceEvents"]
 

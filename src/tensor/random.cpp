@@ -118,8 +118,8 @@ std::vector<std::pair<std::string, Tensor>> Tensor::random_state() {
   for (const auto& [device, stream] : s.of_device) {
     if (!stream.is_used) continue;
     out.emplace_back(device + ".number", from<uint64_t>({stream.number}));
-    out.emplace_back(device + ".key", stream.key);
-    out.emplace_back(device + ".counter", stream.counter);
+    out.emplace_back(device + ".key", stream.key.clone());
+    out.emplace_back(device + ".counter", stream.counter.clone());
   }
   return out;
 }

@@ -135,3 +135,13 @@ def test_conformance_part_reads_the_last_summary(monkeypatch, tmp_path):
         script.write_text(f"print({text!r})\nraise SystemExit({status})\n")
         found = runner.part_conformance(args)
         assert (found.passed, found.failed, found.skipped) == want
+
+
+def test_every_function_of_the_cpp_tensor_is_called_by_a_cpp_test():
+    import re
+
+    page = load("tools/tensor_api.py")
+    tests = "".join(p.read_text() for p in (ROOT / "tests").rglob("*") if p.suffix in (".cpp", ".h"))
+    called = lambda name: re.search(rf"(?:\.|->|Tensor::){name}(?:<\w+>)?\(|&Tensor::{name}\b|WHIT_FN\({name}\)", tests)
+    missing = [name for name in page.declarations() if name != "Tensor" and not called(name)]
+    assert not missing, f"no test in C++ calls Tensor's {', '.join(missing)}"
