@@ -21,10 +21,6 @@ namespace {
 
 Device& cpu(int i) { return Device::get("CPU:" + std::to_string(i)); }
 
-void synchronize_all() {
-  for (Device* const d : open_devices()) d->synchronize();
-}
-
 // Two devices are open, so that both have queues.
 // Every device tells its error; the first is raised.
 void wait_for_all() {
