@@ -27,7 +27,8 @@ NAMES = {
   "whit.nn": "Conv2d Linear BatchNorm BatchNorm2d optim Embedding LayerNorm GroupNorm state LayerNorm2d RMSNorm InstanceNorm ConvTranspose2d LSTMCell",
   "whit.nn.datasets": "mnist",
   "whit.nn.optim": "SGD Optimizer Adam OptimizerGroup LAMB LARS AdamW",
-  "whit.nn.state": "load_state_dict torch_load get_parameters get_state_dict safe_load safe_save safe_load_metadata",
+  "whit.nn.state": "load_state_dict torch_load get_parameters get_state_dict safe_load safe_save safe_load_metadata TensorIO",
+  "whit.nn.onnx": "OnnxRunner", "whit.llm.gguf": "gguf_load",
   "whit.tensor": "Tensor dtypes _to_np_dtype cast",
   "whit.uop.ops": """UOp Ops GroupOp UPat PatternMatcher graph_rewrite KernelInfo AxisType resolve sym_infer python_alu exec_alu buffers Variable
     BottomUpGate _broadcast_shape ssimplify smax smin sint identity_element""",
@@ -50,6 +51,9 @@ def test_names(module):
 def test_what_is_not_there_says_what_to_do():
   from whit import helpers
   with pytest.raises(ImportError, match="CompiledRunner is not there: `whit.engine.realize.get_runtime"): exec("from whit.engine.realize import CompiledRunner")
+  with pytest.raises(ImportError, match="get_kernel is not there: `whit.codegen.optimize"): exec("from whit.engine.realize import get_kernel")
+  with pytest.raises(ImportError, match="memory_planner is not there: .*memory_plan"): exec("from whit.schedule.memory import memory_planner")
+  with pytest.raises(ModuleNotFoundError, match="'whit.nn.torch': whit is no PyTorch backend; .*dlpack"): importlib.import_module("whit.nn.torch")
   with pytest.raises(ModuleNotFoundError, match="'whit.lazy': `Tensor.uop` is the graph"): importlib.import_module("whit.lazy")
   with pytest.raises(ModuleNotFoundError, match="No module named 'whit.no_such'"): importlib.import_module("whit.no_such")
   with pytest.raises(ImportError, match="whit.viz is not there: .*track_rewrites"): exec("from whit import viz")

@@ -67,6 +67,13 @@ def test_a_program_is_typed(tmp_path):
   subprocess.run([sys.executable, program], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, check=True)
 
 
+def test_the_stub_is_strict(tmp_path):
+  pytest.importorskip("mypy")
+  command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache", ROOT / "python/whit/_whit.pyi"]
+  done = subprocess.run(command, capture_output=True, text=True)
+  assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_interface_is_as_written_down():
   env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
   if os.environ.get("WHIT_BLESS"): subprocess.run([sys.executable, ROOT / "tools/api.py"], env=env, check=True)

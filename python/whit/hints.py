@@ -23,6 +23,7 @@ _HINTS = {
   },
   "whit.engine.jit": {"MultiGraphRunner": "a replay is one list for all devices", "GraphRunner": "a replay is a list of calls in the core",
                       "graph_class": "a replay is a list of calls in the core", "CapturedJit": "a TinyJit keeps its capture inside"},
+  "whit.nn.onnx": {"OnnxPBParser": "`OnnxRunner(model).graph_inputs`, `.graph_values`, `.nodes` are what a file says"},
   "whit.schedule.memory": {"memory_planner": "the plan is part of the schedule; `memory_plan(schedule)` says what it takes"},
   "whit.schedule": {"schedule_cache": "`whit.schedule.schedule_cache_size()` and `clear_schedule_cache()`",
                     "create_schedule_with_vars": "`create_schedule(tensors)`; variables are bound when it runs"},
