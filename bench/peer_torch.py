@@ -37,7 +37,18 @@ def expression(shapes, fn):
   return run
 
 
+def attention(gradients=False):
+  x = [torch.randn(1, 12, 1024, 64, requires_grad=gradients) for _ in range(3)]
+
+  def run():
+    with torch.set_grad_enabled(gradients):
+      out = nn.functional.scaled_dot_product_attention(*x, is_causal=True)
+      return torch.autograd.grad(out.square().sum(), x) if gradients else out
+  return run
+
+
 KERNELS = {
+  "attention": attention, "attention_written_out": attention, "attention_gradients": lambda: attention(True),
   **{f"matmul{n}": lambda n=n: expression([(n, n), (n, n)], lambda a, b: a @ b) for n in (512, 1024, 2048)},
   "conv": lambda: expression([(8, 64, 56, 56), (64, 64, 3, 3)], lambda x, w: nn.functional.conv2d(x, w, padding=1)),
   "softmax": lambda: expression([(4096, 4096)], lambda a: torch.softmax(a, 1)),

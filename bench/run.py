@@ -172,7 +172,8 @@ def row_matmul(table, build, pairs):
 
 def row_kernels(table, build, pairs):
   for work, what in {"matmul512": "matmul 512", "matmul2048": "matmul 2048", "conv": "conv2d 8x64x56x56, 3x3", "softmax": "softmax 4096x4096",
-                     "layernorm": "layer norm 8192x1024", "elementwise": "tanh(ab+a)*exp(-bb)+sqrt(abs a), 4096x2048"}.items():
+                     "attention": "causal attention, 12 heads, 1024, 64", "attention_written_out": "the same, (q @ k.T * s + mask).softmax(-1) @ v",
+                     "attention_gradients": "the same with its gradients", "layernorm": "layer norm 8192x1024", "elementwise": "tanh(ab+a)*exp(-bb)+sqrt(abs a), 4096x2048"}.items():
     table.add_turns(what, "<= 1 x", take_turns(work, ["torch", "whit"], build, pairs), "torch")
 
 

@@ -49,6 +49,28 @@ Work softmax() {
 Work layer_norm() {
   return expression({{8192, 1024}}, [](std::span<const Tensor> in) { return in[0].layernorm(); });
 }
+// Causal, 12 heads of 64; as one call, or written out.
+Work attention(bool written_out) {
+  return expression(std::vector<IntList>(3, {1, 12, 1024, 64}), [=](std::span<const Tensor> in) {
+    if (!written_out) return in[0].scaled_dot_product_attention(in[1], in[2], {.is_causal = true});
+    const Tensor mask = Tensor::full({1024, 1024}, -INFINITY).triu(1);
+    return (in[0].matmul(in[1].transpose(-2, -1)) * 0.125 + mask).softmax(-1).matmul(in[2]);
+  });
+}
+Work attention_gradients() {
+  std::vector<Tensor> in;
+  for (int i = 0; i < 3; ++i) in.push_back(Tensor::randn({1, 12, 1024, 64}).realize());
+  auto jit = std::make_shared<TinyJit>([](std::span<const Tensor> x) {
+    const Tensor out = x[0].scaled_dot_product_attention(x[1], x[2], {.is_causal = true});
+    std::vector<Tensor> all = out.square().sum().gradient({x[0], x[1], x[2]});
+    Tensor::realize_all(all);
+    return all;
+  });
+  return [=] {
+    (*jit)(in);
+    for (Device* const device : open_devices()) device->synchronize();
+  };
+}
 Work elementwise() {
   return expression({{4096, 2048}, {4096, 2048}}, [](std::span<const Tensor> in) {
     const Tensor &a = in[0], &b = in[1];
@@ -78,6 +100,9 @@ int main() {
                                                             {"conv", convolution},
                                                             {"softmax", softmax},
                                                             {"layernorm", layer_norm},
+                                                            {"attention", [] { return attention(false); }},
+                                                            {"attention_written_out", [] { return attention(true); }},
+                                                            {"attention_gradients", attention_gradients},
                                                             {"elementwise", elementwise}};
   std::map<std::string, Work> prepared;
   fmt::print("{{\"ready\": \"whit from C++\", \"version\": \"\"}}\n");

@@ -38,6 +38,8 @@ class Linear {
     match_blocks();
   }
 
+  int64_t n_multiply_adds = 0;
+
   void run(int64_t first, int64_t last) {
     const std::span<const Node* const> list = linear_->src();
     std::vector<int64_t> ends(list.size(), 0);  // of the loop that begins here
@@ -45,7 +47,7 @@ class Linear {
       const Node* n = list[pc];
       switch (n->op) {
         case Op::Range: {
-          int64_t from = 0, to = n->n_src ? value(n->src()[0], 0).i : range_size(n);
+          int64_t from = n->n_src > 1 ? value(n->src()[1], 0).i : 0, to = n->n_src ? value(n->src()[0], 0).i : range_size(n);
           if (axis_type(n) == AxisType::Global) {
             const int64_t offset = global_offset_.at(n);
             from = std::max<int64_t>(first - offset, 0);
@@ -76,7 +78,9 @@ class Linear {
         case Op::Index:
         case Op::After:
         case Op::EndIf: break;
-        default: execute(n);
+        default:
+          if (n->op == Op::MulAcc) n_multiply_adds += std::max<int64_t>(lanes_of(n), 1);
+          execute(n);
       }
     }
   }
@@ -92,7 +96,8 @@ class Linear {
       }
     for (const Node* n : toposort(linear_)) {
       if (n->op == Op::Scratch) {
-        scratch_[n].resize(static_cast<size_t>(n->shape.numel() * n_bytes(n->dtype)));
+        // NaNs: nobody may read what was not written.
+        scratch_[n].resize(static_cast<size_t>(n->shape.numel() * n_bytes(n->dtype)), std::byte{0xFF});
         continue;
       }
       if (n->op == Op::Param || n->dtype == DType::Void) continue;
@@ -231,15 +236,18 @@ class Linear {
 
 /// Runs the iterations [first, last) of the launch space of a LINEAR, as one call of its compiled kernel would; a
 /// PROGRAM stands for its LINEAR.
+/// Gives the number of multiply-adds.
 /// errors: Internal for an index outside its buffer whose gate is true, and for what no LINEAR has
-inline void evaluate_linear(const UOp& linear, std::span<void* const> buffers, const VariableValues& variables = {}, int64_t first = 0,
-                            int64_t last = INT64_MAX) {
+inline int64_t evaluate_linear(const UOp& linear, std::span<void* const> buffers, const VariableValues& variables = {}, int64_t first = 0,
+                               int64_t last = INT64_MAX) {
   if (linear.op() == Op::Program) {
     for (const UOp& s : linear.srcs())
       if (s.op() == Op::Linear) return evaluate_linear(s, buffers, variables, first, last);
   }
   WHIT_CHECK(linear.op() == Op::Linear, "expected a LINEAR, got {}", name(linear.op()));
-  linear_detail::Linear(linear, buffers, variables).run(first, last);
+  linear_detail::Linear program(linear, buffers, variables);
+  program.run(first, last);
+  return program.n_multiply_adds;
 }
 
 }  // namespace whit

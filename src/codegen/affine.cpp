@@ -19,33 +19,6 @@ int64_t depth(const UOp& u) {
   return r.empty() ? kMin : range_id(r.back());
 }
 
-// x // d and x % d for a constant d > 0; null when there is nothing to gain.
-UOp fold_div(const Affine& x, int64_t d, DType dtype, bool want_mod) {
-  Affine quotient, rest;
-  split_multiples(x, d, &quotient, &rest);
-  quotient.constant = floor_quotient(x.constant, d);
-  rest.constant -= quotient.constant * d;
-  if (const auto b = rest.bounds(); b && floor_quotient(b->lo, d) == floor_quotient(b->hi, d)) {
-    const int64_t q = floor_quotient(b->lo, d);
-    if (want_mod) {
-      rest.constant -= q * d;
-      return build_affine(rest, dtype);
-    }
-    quotient.constant += q;
-    return build_affine(quotient, dtype);
-  }
-  if (want_mod) {
-    if (quotient.terms.empty() && quotient.constant == 0) return {};
-    return UOp::make(Op::FloorMod, dtype, {build_affine(rest, dtype), constant(dtype, d)});
-  }
-  const int64_t g = gcd_of(rest, d);
-  if (g == 1 && quotient.terms.empty() && quotient.constant == 0) return {};
-  UOp q = build_affine(scaled_down(rest, g), dtype);
-  if (d != g) q = UOp::make(Op::FloorDiv, dtype, {q, constant(dtype, d / g)});
-  quotient.add(affine_of(q), 1);
-  return build_affine(quotient, dtype);
-}
-
 // Sized integers wrap: they are a sum only as far as the sum cannot overflow.
 bool is_exact(const Affine& a, DType dtype) { return a.ok && (dtype == DType::WeakInt || a.bounds()); }
 
@@ -125,11 +98,8 @@ UOp make_folded(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) {
         if (op == Op::Mul && (is_const_int(src[0], 1) || is_const_int(src[1], 0))) return src[1];
         const bool div = op == Op::FloorDiv || (op == Op::Cdiv && src[0].vmin() >= 0);
         const bool mod = op == Op::FloorMod || (op == Op::Cmod && src[0].vmin() >= 0);
-        if ((div || mod) && is_number(src[1]) && const_int(src[1]) > 0) {
-          const Affine x = affine_of(src[0]);
-          if (is_exact(x, dtype))
-            if (const UOp u = fold_div(x, const_int(src[1]), dtype, mod)) return u;
-        }
+        if ((div || mod) && dtype == DType::WeakInt && is_number(src[1]) && const_int(src[1]) > 0)
+          if (const UOp u = mod ? linear_mod(src[0], const_int(src[1])) : linear_div(src[0], const_int(src[1]))) return u;
       }
     }
   }

@@ -29,15 +29,8 @@ constexpr double kNsPerCycle = 0.33;
 constexpr double kMostScratch = 32 << 20;  // bytes
 constexpr size_t kMostPlans = 24;          // for a search
 
-bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.begin(), list.end(), u) != list.end(); }
 int64_t size_of(const UOp& r) { return range_size(r.node()); }
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-double product(std::span<const UOp> ranges) {
-  double p = 1;
-  for (const UOp& r : ranges) p *= static_cast<double>(size_of(r));
-  return p;
-}
-
 struct Contraction {
   UOp sum;  // the REDUCE
   Operand x[2];
@@ -133,9 +126,10 @@ std::vector<ContractPlan> tiles_of(const Contraction& c, const Target& t, const 
   std::vector<UOp> rows = c.own[p.swapped ? 0 : 1];
   const Operand& y = c.x[p.swapped ? 0 : 1];
   std::stable_sort(rows.begin(), rows.end(), [&](const UOp& a, const UOp& b) { return reach(y, a) < reach(y, b); });
+  std::erase_if(rows, [](const UOp& r) { return r.n_src() > 0; });  // as far as another loop says
   const int64_t n = size_of(p.lane);
   const int64_t n_vectors = ceil_div(n, p.lanes);
-  const double n_tiles = product(c.summed) * product(rows) * product(c.batch) * product(c.own[p.swapped ? 1 : 0]) / static_cast<double>(n);
+  const double n_tiles = product(c.summed) * product(c.own[0]) * product(c.own[1]) * product(c.batch) / static_cast<double>(n);
   std::vector<ContractPlan> found;
   double best = 1e300;
   auto add = [&](double cycles, int64_t vectors, std::vector<ContractPlan::Row> tile) {
@@ -179,13 +173,6 @@ bool is_contiguous(const Operand& x, const UOp& axis) {
   return s.linear && s.value == 1;
 }
 
-std::vector<UOp> without(std::span<const UOp> list, const UOp& u) {
-  std::vector<UOp> out;
-  for (const UOp& r : list)
-    if (r != u) out.push_back(r);
-  return out;
-}
-
 // Every lane axis of both factors is tried. The best plan comes first.
 std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const Target& t) {
   std::vector<ContractPlan> plans;
@@ -195,7 +182,7 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
   for (const bool swapped : {false, true}) {
     const Operand& x = c.x[swapped ? 1 : 0];
     for (const UOp& lane : c.own[swapped ? 1 : 0]) {
-      if (size_of(lane) < 4) continue;
+      if (size_of(lane) < 4 || lane.n_src() > 0) continue;
       ContractPlan p;
       p.swapped = swapped;
       p.lane = lane;
@@ -238,7 +225,8 @@ class Builder {
 
   void run(std::vector<Nest>& out) {
     rows_ = c_.own[p_.swapped ? 0 : 1];
-    vector_side_ = without(c_.own[p_.swapped ? 1 : 0], p_.lane);
+    vector_side_ = c_.own[p_.swapped ? 1 : 0];
+    std::erase(vector_side_, p_.lane);
     const int64_t n = size_of(p_.lane), width = p_.vectors * p_.lanes;
     const int64_t n_panels = n / width, rest = n - n_panels * width;
     // What stays in cache while rows pass by; more than that is chunked, or the sum is cut.
@@ -246,10 +234,10 @@ class Builder {
     const int64_t budget = target_.l2_bytes / kParts[nest_.pick("cache", std::size(kParts))];
     const auto panel_bytes = static_cast<int64_t>(product(c_.summed)) * width * c_.n_bytes;
     chunked_ = p_.pack && panel_bytes * std::max<int64_t>(1, n_panels) > budget;
-    output_is_read_ = reads_output();
+    output_is_read_ = reads_output(nest_);
     // Accumulators that rest in scratch memory while the sum is cut must not be a second output in size.
     const double rest_bytes = product(rows_) * product(c_.own[p_.swapped ? 1 : 0]) * static_cast<double>(c_.n_bytes);
-    if (chunked_ && panel_bytes > budget && c_.summed.size() > 1 && rest_bytes <= kMostScratch) {
+    if (chunked_ && panel_bytes > budget && c_.summed.size() > 1 && c_.summed[0].n_src() == 0 && rest_bytes <= kMostScratch) {
       cut_ = true;
       chunked_ = false;
     }
@@ -273,12 +261,7 @@ class Builder {
 
  private:
   Nest empty() {
-    pre_.clear();
-    cut_dims_.clear();
-    after_.clear();
-    mid_.clear();
-    panels_.clear();
-    inner_.clear();
+    for (std::vector<UOp>* list : {&pre_, &cut_dims_, &after_, &mid_, &panels_, &inner_}) list->clear();
     loops_.clear();
     blocks_.clear();
     y_stage_ = UOp();
@@ -290,13 +273,6 @@ class Builder {
     return nest;
   }
 
-  bool reads_output() const {
-    for (const UOp& e : nest_.ends)
-      for (const UOp& f : nest_.ends)
-        for (const Node* n : toposort(f.src(0).src(1)))
-          if (n->op == Op::Param && n->arg == e.src(0).src(0).src(0).arg()) return true;
-    return false;
-  }
   // The broadcast operand is read where it is, unless the inner loop would do more than load it.
   void plan_staging() {
     stage_y_ = !y_.is_plain || y_.is_gated_by(c_.summed) || y_.load.dtype() != c_.sum.dtype();
@@ -478,7 +454,7 @@ class Builder {
       if (gates.empty()) continue;
       // Counted, what is inside.
       int64_t n_inside = 0;
-      const UOp gate = conjunction(gates);
+      const UOp gate = all_of(gates);
       for (int64_t a = 0; a < size_of(o) && size_of(o) * size_of(k) <= 4096; ++a)
         for (int64_t b = 0; b < size_of(k); ++b) n_inside += is_true(gates, o, a, k, b);
       if (static_cast<double>(n_inside) < 0.92 * static_cast<double>(size_of(o) * size_of(k)) && n_inside > 0) return gate;

@@ -21,6 +21,7 @@
 #include "codegen/loops.h"
 #include "codegen/nest.h"
 #include "ir/eval.h"
+#include "ir/remake.h"
 
 namespace whit::codegen {
 namespace {
@@ -65,9 +66,11 @@ struct Scope {
 // A REDUCE whose outer loops enclose output loops: its accumulator lives in the output between two of their iterations.
 struct Placed {
   const Node* node = nullptr;
-  UOp is_first, is_last;
-  UOp place;  // INDEX of the output, under the scope of the current copy
-  UOp result;
+  std::vector<UOp> early{};  // the outer loops
+  UOp is_first{}, is_last{};
+  UOp place{};  // INDEX of the output, under the scope of the current copy
+  UOp result{};
+  Block* home = nullptr;
 };
 
 class Expander {
@@ -76,7 +79,8 @@ class Expander {
     for (const Node* n : toposort(kernel)) {
       int level = 0;
       for (const Node* s : n->src()) level = std::max(level, level_[s]);
-      level_[n] = level + (n->op == Op::Reduce || n->op == Op::Stage);
+      level_[n] = level + (n->op == Op::Reduce || n->op == Op::End);
+      if (n->op == Op::Scratch) next_scratch_ = std::max(next_scratch_, n->arg.int_at(0) + 1);
       if (n->op == Op::Range) next_range_ = std::max(next_range_, range_id(n) + 1);
     }
   }
@@ -105,32 +109,13 @@ class Expander {
     for (size_t i = 1; i < e.n_src(); ++i) {
       const UOp r = e.src(i);
       if (r == global) continue;
-      switch (axis_type(r.node())) {
-        case AxisType::Upcast:
-        case AxisType::Unroll: copied.push_back(r); break;
-        case AxisType::Lane:
-          WHIT_CHECK(!lane, "[lower] two lane axes in a nest");
-          lane = r;
-          break;
-        default: loops.push_back(r);
-      }
+      const bool is_lane = axis_type(r.node()) == AxisType::Lane;
+      WHIT_CHECK(!is_lane || !lane, "[lower] two lane axes in a nest");
+      if (is_lane) lane = r;
+      else (is_loop(r.node()) ? loops : copied).push_back(r);
     }
-    placed_ = find_placed(e.src(0).src(1), loops);
-    if (placed_.node) {
-      std::vector<UOp> early;
-      for (size_t i = 1; i < placed_.node->n_src; ++i) {
-        const UOp r(placed_.node->src()[i]);
-        if (is_loop(r.node()) && range_id(r.node()) < placed_limit_) early.push_back(r);
-      }
-      UOp first = const_bool(true), last = first;
-      for (const UOp& r : early) {
-        loops.push_back(r);
-        first = first & alu(Op::CmpEq, {r, idx(0)});
-        last = last & alu(Op::CmpEq, {r, idx(range_size(r.node()) - 1)});
-      }
-      placed_.is_first = first;
-      placed_.is_last = last;
-    }
+    placed_ = find_placed(e);
+    loops.insert(loops.end(), placed_.early.begin(), placed_.early.end());
     std::sort(loops.begin(), loops.end(), [](const UOp& a, const UOp& b) { return range_id(a.node()) < range_id(b.node()); });
     Block* block = top;
     Scope base;
@@ -142,7 +127,7 @@ class Expander {
       block = tree_.open(block, r);
     }
     if (lane) base.values[lane.node()] = UOp::make(Op::Lanes, DType::WeakInt, {}, range_size(lane.node()));
-    placed_home_ = block;
+    placed_.home = block;
     for_each_copy(copied, base, [&](Scope& scope) { store(e.src(0), scope, block); });
   }
 
@@ -218,18 +203,12 @@ class Expander {
   // What a small vector of bools is in one lane.
   static UOp lane_of(const UOp& gate, int64_t l) {
     if (gate.shape().empty()) return gate;
-    std::unordered_map<const Node*, UOp> done;
-    std::vector<UOp> src;
+    Remade made;
     for (const Node* n : toposort(gate)) {
-      if (n->op == Op::Lanes) {
-        done.emplace(n, constant(n->dtype, l));
-        continue;
-      }
-      src.clear();
-      for (const Node* m : n->src()) src.push_back(done.at(m));
-      done.emplace(n, n->shape.empty() ? UOp(n) : make_folded(n->op, n->dtype, src, n->arg));
+      if (n->op == Op::Lanes) made.set(n, constant(n->dtype, l));
+      else if (!n->shape.empty()) made.set(n, make_folded(n->op, n->dtype, made.src(n), n->arg));
     }
-    return done.at(gate.node());
+    return made.of(gate.node());
   }
 
   // rest + stride * LANES; no lanes when a vector of indices is something else.
@@ -253,18 +232,24 @@ class Expander {
   }
 
   // ---- accumulators placed in the output
-  Placed find_placed(const UOp& value, const std::vector<UOp>& loops) {
+  Placed find_placed(const UOp& end) {
     Placed p;
     int64_t innermost = -1;
-    for (const UOp& r : loops) innermost = std::max(innermost, range_id(r.node()));
-    placed_limit_ = innermost;
-    for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Reduce && m->op != Op::Stage; })) {
+    for (const UOp& r : closed_ranges(end.node()))
+      if (is_loop(r.node()) && axis_type(r.node()) != AxisType::Global) innermost = std::max(innermost, range_id(r.node()));
+    for (const Node* n : toposort(end.src(0).src(1), [](const Node* m) { return m->op != Op::Reduce && m->op != Op::After; })) {
       if (n->op != Op::Reduce) continue;
-      bool early = false;
-      for (size_t i = 1; i < n->n_src; ++i) early |= is_loop(n->src()[i]) && range_id(n->src()[i]) < innermost;
-      if (!early) continue;
+      std::vector<UOp> early = closed_ranges(n);
+      std::erase_if(early, [&](const UOp& r) { return !is_loop(r.node()) || range_id(r.node()) > innermost; });
+      if (early.empty()) continue;
       WHIT_CHECK(!p.node, "[lower] two placed accumulators in a store");
       p.node = n;
+      p.is_first = p.is_last = const_bool(true);
+      for (const UOp& r : early) {
+        p.is_first = p.is_first & alu(Op::CmpEq, {r, idx(0)});
+        p.is_last = p.is_last & alu(Op::CmpEq, {r, idx(range_size(r.node()) - 1)});
+      }
+      p.early = std::move(early);
     }
     return p;
   }
@@ -288,7 +273,7 @@ class Expander {
         stack.pop_back();
         continue;
       }
-      const bool closes = n->op == Op::Reduce || n->op == Op::Stage;
+      const bool closes = n->op == Op::Reduce || n->op == Op::After;
       if (!closes && next < n->n_src) {
         ++stack.back().second;
         const Node* s = n->src()[next];
@@ -302,8 +287,8 @@ class Expander {
       UOp result;
       if (n->op == Op::Reduce) {
         result = fold(n, scope);
-      } else if (n->op == Op::Stage) {
-        result = stage(n, scope);
+      } else if (n->op == Op::After) {
+        result = filled(n, scope);
       } else {
         src.clear();
         for (const Node* s : n->src()) src.push_back(*scope.done.find(s));
@@ -368,18 +353,10 @@ class Expander {
       if (at.n_src() == 2 || at.src(2).shape().empty()) return at;
       return UOp::make(Op::Index, at.dtype(), {at.src(0), spread(flat, n_lanes(at.src(2))), at.src(2)});
     }
-    Affine a = affine_of(flat);
-    const Node* vector = nullptr;
-    for (const Affine::Term& t : a.terms)
-      if (!t.node.shape().empty()) {
-        if (vector || t.node.op() != Op::Lanes || t.factor != 1) return at;
-        vector = t.node.node();
-      }
-    if (!vector) return at;
-    lanes = vector->arg.as_int();
-    a.add(UOp(vector), -1);
-    const UOp first = build_affine(a, flat.dtype());
-    return index(at.src(0), first, at.n_src() == 3 ? at.src(2) : UOp());
+    const Strided s = strided(flat);
+    if (s.stride != 1) return at;
+    lanes = s.lanes.shape()[0];
+    return index(at.src(0), build_affine(s.rest, flat.dtype()), at.n_src() == 3 ? at.src(2) : UOp());
   }
 
   // ---- what closes loops
@@ -421,23 +398,24 @@ class Expander {
   };
   Closed close(const Node* n, const Scope& scope, bool may_share) {
     Closed c;
-    c.home = c.inner = placed_.node == n ? placed_home_ : home(n, scope);
+    c.home = c.inner = placed_.node == n ? placed_.home : home(n, scope);
     c.scope.values = scope.values;
     std::vector<const Node*> loops;
-    for (size_t i = 1; i < n->n_src; ++i) {
-      const Node* r = n->src()[i];
-      if (placed_.node == n && is_loop(r) && range_id(r) < placed_limit_) continue;  // a loop of the nest
-      switch (axis_type(r)) {
-        case AxisType::Upcast:
-        case AxisType::Unroll: c.copied.emplace_back(r); break;
-        case AxisType::Lane:
-          WHIT_CHECK(!c.lane, "[lower] two lane axes in a {}", n->op);
-          c.lane = UOp(r);
-          c.scope.values[r] = UOp::make(Op::Lanes, DType::WeakInt, {}, range_size(r));
-          break;
-        default:
-          if (range_size(r) == 1) c.scope.values[r] = idx(0);
-          else loops.push_back(r);
+    std::vector<UOp> all = closed_ranges(n);
+    if (n->op == Op::End) all.insert(all.end(), placed_.early.begin(), placed_.early.end());
+    for (const UOp& range : all) {
+      const Node* r = range.node();
+      if (placed_.node == n && std::ranges::find(placed_.early, range) != placed_.early.end()) continue;  // a loop of the nest
+      if (axis_type(r) == AxisType::Lane) {
+        WHIT_CHECK(!c.lane, "[lower] two lane axes in a {}", n->op);
+        c.lane = range;
+        c.scope.values[r] = UOp::make(Op::Lanes, DType::WeakInt, {}, range_size(r));
+      } else if (!is_loop(r)) {
+        c.copied.push_back(range);
+      } else if (range_size(r) == 1) {
+        c.scope.values[r] = idx(0);
+      } else {
+        loops.push_back(r);
       }
     }
     std::sort(loops.begin(), loops.end(), [](const Node* a, const Node* b) { return range_id(a) < range_id(b); });
@@ -544,75 +522,38 @@ class Expander {
     return UOp::make(monoid_op(monoid), x.dtype(), {acc, x});
   }
 
-  UOp stage(const Node* n, Scope& scope) {
+  // AFTER(SCRATCH, END...): each END fills a part of the memory. An AFTER of something else stays.
+  UOp filled(const Node* n, Scope& scope) {
+    if (n->src()[0]->op != Op::Scratch) return UOp(n);
     auto key = key_of(n, scope);
     if (const auto it = folded_.find(key); it != folded_.end()) return it->second;
     const Placed outer_placed = placed_;
-    const int64_t outer_limit = placed_limit_;
-    Block* const outer_home = placed_home_;
-    placed_ = find_placed_in_stage(n);
-    Closed c = close_stage(n, scope);
-    placed_home_ = c.inner;
-    UOp flat = idx(0);
-    int64_t n_elems = 1;
-    for (size_t i = 1; i < n->n_src; ++i) {
-      const UOp r(n->src()[i]);
-      flat = flat * range_size(r.node()) + r;
-      n_elems *= range_size(r.node());
-    }
-    const int64_t arg[] = {next_scratch_++, n_elems};
-    const UOp scratch = UOp::make(Op::Scratch, n->dtype, {}, std::span<const int64_t>(arg));
+    const int64_t n_elems = n->shape.numel(), arg[] = {next_scratch_++, n_elems};
+    std::vector<UOp> deps{UOp::make(Op::Scratch, n->dtype, {}, std::span<const int64_t>(arg))};
     tree_.scratch_bytes += (n_elems * n_bytes(n->dtype) + 63) / 64 * 64;
-    std::vector<UOp> deps{scratch};
-    for_each_copy(c.copied, c.scope, [&](Scope& copy) {
-      int64_t lanes = 1;
-      placed_.place = expand(UOp::make(Op::Index, n->dtype, {scratch, flat}), copy);
-      const UOp to = contiguous(placed_.place, lanes);
-      lanes = std::max(lanes, n_lanes(to.src(1)));
-      const UOp value = spread(expand(UOp(n->src()[0]), copy), lanes);
-      WHIT_CHECK(n_lanes(value) == lanes, "[lower] a STAGE depends on lanes of its nest");
-      const UOp s = whit::store(to, value);
-      tree_.pin(s, c.inner);
-      const UOp done = whit::end(s, c.loops);
-      tree_.pin(done, c.home);
-      deps.push_back(done);
-    });
+    for (size_t i = 1; i < n->n_src; ++i) {
+      const UOp e(n->src()[i]);
+      placed_ = find_placed(e);
+      Closed c = close(e.node(), scope, false);
+      placed_.home = c.inner;
+      for_each_copy(c.copied, c.scope, [&](Scope& copy) {
+        copy.done[n->src()[0]] = deps[0];
+        int64_t lanes = 1;
+        placed_.place = expand(e.src(0).src(0), copy);
+        const UOp to = contiguous(placed_.place, lanes);
+        lanes = std::max(lanes, n_lanes(to.src(1)));
+        const UOp x = spread(expand(e.src(0).src(1), copy), lanes);
+        WHIT_CHECK(n_lanes(x) == lanes, "[lower] scratch memory depends on lanes of its nest");
+        const UOp s = whit::store(to, x);
+        tree_.pin(s, c.inner);
+        deps.push_back(whit::end(s, c.loops));
+        tree_.pin(deps.back(), c.home);
+      });
+    }
     placed_ = outer_placed;
-    placed_limit_ = outer_limit;
-    placed_home_ = outer_home;
     const UOp result = UOp::make(Op::After, n->dtype, deps);
     folded_.emplace(std::move(key), result);
     return result;
-  }
-
-  // A STAGE of a sum whose outer ranges enclose those of the tile: the tile holds the accumulators.
-  Placed find_placed_in_stage(const Node* n) {
-    Placed p;
-    placed_limit_ = -1;
-    const Node* sum = n->src()[0];
-    if (sum->op != Op::Reduce) return p;
-    for (size_t i = 1; i < n->n_src; ++i) {
-      if (is_loop(n->src()[i])) placed_limit_ = std::max(placed_limit_, range_id(n->src()[i]));
-    }
-    p.is_first = const_bool(true);
-    for (size_t i = 1; i < sum->n_src; ++i)
-      if (const UOp r(sum->src()[i]); is_loop(r.node()) && range_id(r.node()) < placed_limit_) {
-        p.node = sum;
-        p.is_first = p.is_first & alu(Op::CmpEq, {r, idx(0)});
-      }
-    return p;
-  }
-
-  // Opens the loops of a STAGE, and with them those of a sum that is placed in it.
-  Closed close_stage(const Node* n, const Scope& scope) {
-    if (!placed_.node) return close(n, scope, false);
-    std::vector<UOp> src = UOp(n).srcs();
-    for (size_t i = 1; i < placed_.node->n_src; ++i)
-      if (const UOp r(placed_.node->src()[i]); is_loop(r.node()) && range_id(r.node()) < placed_limit_) src.push_back(r);
-    const UOp both = UOp::make(Op::Stage, n->dtype, src);
-    level_[both.node()] = level_.at(n);
-    tree_.alive.push_back(both);
-    return close(both.node(), scope, false);
   }
 
   const Target& target_;
@@ -623,8 +564,6 @@ class Expander {
   std::map<std::vector<int64_t>, std::vector<Group>> groups_;
   Block* floor_ = nullptr;  // holds what depends on no range
   Placed placed_;
-  int64_t placed_limit_ = -1;
-  Block* placed_home_ = nullptr;
   int64_t next_range_ = 0, next_reg_ = 0, next_scratch_ = 0;
 };
 
@@ -647,8 +586,9 @@ Block* LoopTree::open(Block* parent, const UOp& range) {
   return blocks.back().get();
 }
 
-LoopTree expand(const UOp& kernel, const Target& target) {
+LoopTree expand(const UOp& optimised, const Target& target) {
   LoopTree tree;
+  const UOp kernel = stages_in_scratch(optimised);
   tree.blocks.push_back(std::make_unique<Block>());
   Expander expander(kernel, target, tree);
   for (const Nest& nest : nests_of(kernel)) expander.nest(nest.ends);

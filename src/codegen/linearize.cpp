@@ -179,16 +179,6 @@ class Linearizer {
     list_.push_back(u);
     out_[n] = u;
   }
-  UOp add(Op op, DType dt, std::initializer_list<UOp> src) {
-    list_.push_back(UOp::make(op, dt, src));
-    return list_.back();
-  }
-  UOp literal(int64_t v) {
-    const UOp c = constant(DType::Int64, v);
-    list_.push_back(c);
-    return c;
-  }
-
   void instruction(const Node* n) {
     if (n->op == Op::End) return;
     std::vector<UOp> src;
@@ -200,18 +190,7 @@ class Linearizer {
       out_[n] = src[0];
       return;
     }
-    const DType dt = number_type(n->dtype);
-    if ((n->op == Op::FloorDiv || n->op == Op::FloorMod) && dt == DType::Int64 && n->src()[1]->op == Op::Const && n->src()[1]->vmin > 0) {
-      const bool mod = n->op == Op::FloorMod;
-      if (n->src()[0]->vmin >= 0) return emit(n, UOp::make(mod ? Op::Cmod : Op::Cdiv, dt, src));
-      // The remainder of a negative number is one divisor too small, the quotient one too large.
-      const UOp rest = add(Op::Cmod, dt, {src[0], src[1]});
-      const UOp negative = add(Op::CmpLt, DType::Bool, {rest, literal(0)});
-      const UOp q = mod ? rest : add(Op::Cdiv, dt, {src[0], src[1]});
-      const UOp fixed = mod ? add(Op::Add, dt, {q, src[1]}) : add(Op::Sub, dt, {q, literal(1)});
-      return emit(n, UOp::make(Op::Where, dt, {negative, fixed, q}));
-    }
-    emit(n, UOp::make(n->op, dt, src, n->arg));
+    emit(n, UOp::make(n->op, number_type(n->dtype), src, n->arg));
   }
 
   const LoopTree& tree_;

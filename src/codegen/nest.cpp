@@ -9,7 +9,6 @@
 namespace whit::codegen {
 namespace {
 
-bool closes(Op op) { return op == Op::End || op == Op::Reduce || op == Op::Stage; }
 bool is_index_type(DType dt) { return dt == DType::WeakInt || dt == DType::Int64; }
 bool is_linear_op(const Node* n) {
   if (!is_index_type(n->dtype)) return false;
@@ -87,6 +86,8 @@ void collect_order(Nest& nest) {
 
 }  // namespace
 
+bool closes(Op op) { return op == Op::End || op == Op::Reduce || op == Op::Stage; }
+
 std::vector<UOp> closed_ranges(const Node* n) {
   std::vector<UOp> out;
   for (size_t i = 1; i < n->n_src; ++i) out.emplace_back(n->src()[i]);
@@ -118,7 +119,7 @@ UOp fresh_range(int64_t size, AxisType type) {
   static std::atomic<int64_t> next{int64_t{1} << 32};
   return range(size, next.fetch_add(1, std::memory_order_relaxed), type);
 }
-UOp with_type(const UOp& r, AxisType type) { return fresh_range(range_size(r.node()), type); }
+UOp with_type(const UOp& r, AxisType type) { return fresh_range(range_size(r.node()), type).with_src(r.srcs()); }
 
 void replace_ranges(Nest& nest, const RangeMap& map) {
   if (map.empty()) return;
@@ -128,23 +129,18 @@ void replace_ranges(Nest& nest, const RangeMap& map) {
 }
 
 void merge_ranges(Nest& nest) {
-  for (bool again = true; again;) {
-    again = false;
-    for (const UOp& r : nest.order)
-      if (range_size(r.node()) == 1) {
-        replace(nest, {{r.node(), idx(0)}}, r.node());
-        again = true;
-        collect_order(nest);
-        break;
-      }
-  }
+  for (const UOp& r : std::vector<UOp>(nest.order))
+    if (range_size(r.node()) == 1) {
+      replace(nest, {{r.node(), idx(0)}}, r.node());
+      collect_order(nest);
+    }
   for (bool again = true; again;) {
     again = false;
     const std::vector<Affine> roots = index_roots(nest);
     const Closers closers(nest);
     for (const UOp& a : nest.order) {
       for (const UOp& b : nest.order) {
-        if (a == b || axis_type(a.node()) != axis_type(b.node()) || axis_type(a.node()) == AxisType::Loop) continue;
+        if (a == b || axis_type(a.node()) != axis_type(b.node()) || axis_type(a.node()) == AxisType::Loop || a.n_src() + b.n_src() > 0) continue;
         if (!closers.together(a, b)) continue;
         const int64_t size = range_size(b.node());
         bool joined = true;
@@ -196,33 +192,25 @@ Stride stride_of(const Affine& flat, const UOp& r) {
   return s;
 }
 
+double product(std::span<const UOp> ranges) {
+  double p = 1;
+  for (const UOp& r : ranges) p *= static_cast<double>(range_size(r.node()));
+  return p;
+}
+
+bool reads_output(const Nest& nest) {
+  for (const UOp& e : nest.ends)
+    for (const UOp& f : nest.ends)
+      for (const Node* n : toposort(f.src(0).src(1)))
+        if (n->op == Op::Param && n->arg == e.src(0).src(0).src(0).arg()) return true;
+  return false;
+}
+
 double executions(const Node* n) {
   double x = 1;
   if (n->range_set)
     for (const Node* r : n->range_set->nodes) x *= static_cast<double>(range_size(r));
   return x;
-}
-
-std::vector<UOp> conjuncts(const UOp& gate) {
-  std::vector<UOp> out, work;
-  if (gate) work.push_back(gate);
-  while (!work.empty()) {
-    const UOp u = work.back();
-    work.pop_back();
-    if (u.op() == Op::And || u.op() == Op::Mul) {
-      work.push_back(u.src(1));
-      work.push_back(u.src(0));
-    } else if (std::find(out.begin(), out.end(), u) == out.end()) {
-      out.push_back(u);
-    }
-  }
-  return out;
-}
-
-UOp conjunction(std::span<const UOp> gates) {
-  UOp all;
-  for (const UOp& g : gates) all = all ? all & g : g;
-  return all;
 }
 
 }  // namespace whit::codegen

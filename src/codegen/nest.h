@@ -2,6 +2,7 @@
 #pragma once
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "codegen/affine.h"
 #include "codegen/decisions.h"
 #include "ir/target.h"
+#include "rules/rules.h"
 
 namespace whit::codegen {
 
@@ -32,7 +34,10 @@ std::vector<Nest> nests_of(const UOp& kernel);
 
 /// A RANGE with an id of its own.
 UOp fresh_range(int64_t size, AxisType type);
-UOp with_type(const UOp& range, AxisType type);  ///< a fresh one of the same size
+UOp with_type(const UOp& range, AxisType type);  ///< a fresh one of the same size and bounds
+bool closes(Op op);                              ///< an END, REDUCE or STAGE
+
+inline bool contains(std::span<const UOp> list, const UOp& u) { return std::ranges::find(list, u) != list.end(); }
 
 /// Puts other ranges in the place of some of a nest's.
 void replace_ranges(Nest& nest, const RangeMap& map);
@@ -57,8 +62,11 @@ Stride stride_of(const Affine& flat, const UOp& range);
 /// Product of the sizes of the ranges that are open at a node: how often it is computed.
 double executions(const Node* n);
 
-/// The factors of a conjunction.
-std::vector<UOp> conjuncts(const UOp& gate);
-UOp conjunction(std::span<const UOp> gates);  ///< null for none
+double product(std::span<const UOp> ranges);  ///< of their sizes
+/// Does a store of the nest read what one overwrites?
+bool reads_output(const Nest& nest);
+
+/// The clauses of a gate, which may be null.
+inline std::vector<UOp> conjuncts(const UOp& gate) { return gate ? clauses(gate) : std::vector<UOp>{}; }
 
 }  // namespace whit::codegen

@@ -8,8 +8,6 @@
 namespace whit::codegen {
 namespace {
 
-bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.begin(), list.end(), u) != list.end(); }
-
 // Rebuilds an expression with some LOADs replaced.
 template <class F> UOp map_loads(const UOp& root, F&& f) {
   Remade made;
@@ -109,8 +107,8 @@ UOp zero_unless(const UOp& condition, const UOp& value) {
   const auto have = at.n_src() == 3 ? conjuncts(at.src(2)) : std::vector<UOp>{};
   for (const UOp& c : conjuncts(condition))
     if (!contains(have, c)) missing.push_back(c);
-  const UOp gate = conjunction(missing);
-  if (!gate) return value;
+  if (missing.empty()) return value;
+  const UOp gate = all_of(missing);
   return map_loads(value, [&](const UOp& l) { return l == x.load ? with_gate(l, gate) : l; });
 }
 
@@ -133,7 +131,11 @@ UOp pack_panels(const Operand& x, const Panels& p, std::span<const UOp> summed, 
     const int64_t n = range_size(k.node());
     if (!contiguous && k == summed.back())
       for (int64_t d = 2; d <= 16; ++d) copies = n % d == 0 ? d : copies;
-    const UOp outer = add(n / copies, AxisType::Loop);
+    // As far as the sum runs, if that is known where the copy is made.
+    const bool bounded = std::ranges::all_of(
+        k.srcs(), [&](const UOp& u) { return std::ranges::all_of(u.ranges(), [&](const Node* r) { return x.depends_on(UOp(r)); }); });
+    if (bounded && copies == 1) dims.push_back(with_type(k, AxisType::Loop)), loops.push_back(dims.back());
+    const UOp outer = bounded && copies == 1 ? dims.back() : add(n / copies, AxisType::Loop);
     map.emplace(k.node(), copies == 1 ? outer : outer * copies + add(copies, AxisType::Upcast));
   }
   UOp within;

@@ -1,5 +1,6 @@
 #include "codegen/optimize.h"
 
+#include "codegen/blocks.h"
 #include "codegen/contract.h"
 #include "codegen/nest.h"
 #include "codegen/tile.h"
@@ -14,7 +15,7 @@ UOp optimize(const UOp& sink, const Target& target, int64_t* min_part, Decisions
     nest.decisions = decisions;
     nest.place = static_cast<size_t>(&nest - nests.data());
     merge_ranges(nest);
-    if (contract(nest, target, out)) continue;
+    if (block_rows(nest, target, out) || contract(nest, target, out)) continue;
     tile_transposed(nest);
     for (Nest& part : vectorize(std::move(nest), target)) out.push_back(std::move(part));
   }

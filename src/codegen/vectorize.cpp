@@ -41,12 +41,7 @@ bool is_value(const Node* n) {
   return n->op == Op::Load || n->op == Op::Store || n->op == Op::Reduce ||
          (is_elementwise(n->op) && n->dtype != DType::WeakInt && n->dtype != DType::Bool);
 }
-bool depends(const Node* n, const UOp& r) {
-  if (!n->range_set) return false;
-  for (const Node* s : n->range_set->nodes)
-    if (s == r.node()) return true;
-  return false;
-}
+bool depends(const Node* n, const UOp& r) { return UOp(n).depends_on(r); }
 
 // What a node costs for each element when `r` is lanes.
 double lane_cost(const Node* n, const UOp& r, double lanes) {
@@ -134,8 +129,6 @@ Plan plan_with(const std::vector<const Node*>& nodes, const UOp& lane, const Tar
   return p;
 }
 
-bool contains(std::span<const UOp> list, const UOp& u) { return std::find(list.begin(), list.end(), u) != list.end(); }
-
 UOp combine(std::string_view monoid, const UOp& a, const UOp& b) { return UOp::make(monoid_op(monoid), a.dtype(), {a, b}); }
 
 // sum over (.., k)  ->  sum over lanes of the sum over (.., k / lanes), and the same for what is left, shorter.
@@ -175,8 +168,7 @@ void unroll_small_reduces(Nest& nest, const std::vector<const Node*>& split) {
   RangeMap map;
   for (const Node* n : toposort(nest.ends)) {
     if (n->op != Op::Reduce || std::find(split.begin(), split.end(), n) != split.end()) continue;
-    double terms = 1;
-    for (const UOp& r : closed_ranges(n)) terms *= static_cast<double>(range_size(r.node()));
+    const double terms = product(closed_ranges(n));
     const double body = static_cast<double>(toposort(UOp(n->src()[0])).size());
     bool other = false;  // a range of a REDUCE that is split
     for (const Node* s : split)
@@ -228,6 +220,7 @@ void cut_far_sums(Nest& nest, double ns, const Target& target) {
   }
   if (sums.empty() || sums.size() > 4) return;
   const UOp far(sums[0]->src()[1]);
+  if (far.n_src() > 0) return;
   UOp near;
   for (const UOp& r : nest.order) {
     if (axis_type(r.node()) == AxisType::Loop) return;
@@ -415,7 +408,7 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
   std::vector<Plan> plans{plan_with(nodes, UOp(), target, split)};
   if (nodes.size() < 20000)
     for (const UOp& r : nest.order)
-      if (axis_type(r.node()) == AxisType::Weak && range_size(r.node()) >= 4) plans.push_back(plan_with(nodes, r, target, split));
+      if (axis_type(r.node()) == AxisType::Weak && range_size(r.node()) >= 4 && r.n_src() == 0) plans.push_back(plan_with(nodes, r, target, split));
   std::stable_sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.cost < b.cost; });
   std::erase_if(plans, [](const Plan& p) { return std::isinf(p.cost); });
   const Plan best = plans[static_cast<size_t>(nest.pick("lane", static_cast<int>(plans.size())))];

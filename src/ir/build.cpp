@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "ir/eval.h"
+#include "ir/remake.h"
 
 namespace whit {
 
@@ -71,6 +72,28 @@ UOp reduce(const UOp& x, std::string_view monoid, std::span<const UOp> ranges) {
   if (ranges.empty()) return x;
   const std::vector<UOp> src = with_front(x, ranges);
   return UOp::make(Op::Reduce, x.dtype(), src, Arg::list({Arg(monoid)}));
+}
+
+UOp stages_in_scratch(const UOp& root) {
+  const NodeList order = toposort(root);
+  int64_t next = 0;
+  for (const Node* n : order)
+    if (n->op == Op::Scratch) next = std::max(next, n->arg.int_at(0) + 1);
+  Remade made;
+  for (const Node* n : order) {
+    made.update(n);
+    if (n->op != Op::Stage) continue;
+    const std::vector<UOp> src = made.src(n), ranges(src.begin() + 1, src.end());
+    UOp flat = idx(0);
+    int64_t n_elems = 1;
+    for (const UOp& r : ranges) {
+      flat = flat * range_size(r.node()) + r;
+      n_elems *= range_size(r.node());
+    }
+    const UOp scratch = UOp::make(Op::Scratch, n->dtype, {}, Dims{next++, n_elems});
+    made.set(n, UOp::make(Op::After, n->dtype, {scratch, end(store(index(scratch, flat), src[0]), ranges)}));
+  }
+  return made.of(root.node());
 }
 
 UOp buffer(DType dtype, int64_t n_elems, std::string_view device) {

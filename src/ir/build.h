@@ -54,6 +54,7 @@ UOp param(int64_t slot, DType dtype, std::span<const int64_t> dims);
 UOp index(const UOp& buffer, const UOp& flat, const UOp& gate = {});
 UOp load(const UOp& index);
 UOp store(const UOp& target, const UOp& value);
+UOp stages_in_scratch(const UOp& root);  ///< each STAGE as AFTER(SCRATCH, END), with its elements in the order of its ranges
 UOp end(const UOp& store, std::span<const UOp> ranges);
 UOp reduce(const UOp& x, std::string_view monoid, std::span<const UOp> ranges);  ///< over ranges; x itself for none
 

@@ -1,4 +1,4 @@
-// Evaluation of kernel graphs. A nest (an END, a REDUCE, a STAGE) is compiled to a Block: its loops, and for each loop
+// Evaluation of kernel graphs. A nest (an END, a REDUCE) is compiled to a Block: its loops, and for each loop
 // the list of what must be computed anew when that loop advances. So loop-invariant nodes run once, and running needs
 // neither hashing nor recursion over graph depth (only over the depth of loop nests).
 #include "ir/interpret.h"
@@ -17,13 +17,13 @@ namespace {
 // One step of a kernel, with the registers and the memory that it works on.
 using Step = std::function<void()>;
 
-// Raw memory of a PARAM, or the values of a STAGE.
+// Memory of a PARAM, or of a SCRATCH.
 struct Memory {
   DType dtype;
   int64_t n_elems;
   void* raw = nullptr;
-  std::vector<Scalar> staged{};
   std::string name{};
+  std::vector<std::byte> own{};
 
   int64_t checked(int64_t at, const char* what) const {
     WHIT_CHECK(at >= 0 && at < n_elems, "{} at index {} of {}, which has {} elements", what, at, name, n_elems);
@@ -31,26 +31,23 @@ struct Memory {
   }
 };
 
+struct Loop {
+  int64_t size;
+  Scalar* counter;                              // the register of the RANGE
+  const Scalar *to = nullptr, *from = nullptr;  // how far it runs, and from where; null: the size, and 0
+};
 struct Block {
-  std::vector<int64_t> sizes;             // of the loops, outermost first
-  std::vector<Scalar*> counters;          // the registers of the RANGEs
+  std::vector<Loop> loops;                // outermost first
   std::vector<std::vector<Step>> levels;  // levels[i]: what depends on loop i - 1, but on none further inside
 
-  void run() const {
-    const size_t n_loops = sizes.size();
-    for (const Step& step : levels[0]) step();
-    if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return;
-    std::vector<int64_t> at(n_loops, 0);
-    size_t from = 0;  // the outermost loop that advanced
-    for (;;) {
-      for (size_t loop = from; loop < n_loops; ++loop) {
-        *counters[loop] = Scalar::of(DType::WeakInt, at[loop]);
-        for (const Step& step : levels[loop + 1]) step();
-      }
-      from = n_loops;
-      while (from > 0 && ++at[from - 1] == sizes[from - 1]) at[--from] = 0;
-      if (from == 0) return;
-      --from;
+  void run(size_t level = 0) const {
+    for (const Step& step : levels[level]) step();
+    if (level == loops.size()) return;
+    const Loop& l = loops[level];
+    const int64_t end = l.to ? l.to->i : l.size;
+    for (int64_t at = l.from ? l.from->i : 0; at < end; ++at) {
+      *l.counter = Scalar::of(DType::WeakInt, at);
+      run(level + 1);
     }
   }
 };
@@ -60,21 +57,10 @@ class Kernel {
   Kernel(std::span<void* const> buffers, const VariableValues& variables) : buffers_(buffers), variables_(variables) {}
 
   void run_store(const UOp& end) {
-    const bool is_end = end.op() == Op::End;
-    const UOp store = is_end ? end.src(0) : end;
-    WHIT_CHECK(store.op() == Op::Store, "a kernel's SINK has {}, expected END or STORE", store.op());
-    std::vector<const Node*> ranges(end->src().begin() + is_end, is_end ? end->src().end() : end->src().begin());
-    std::ranges::sort(ranges, [](const Node* a, const Node* b) { return range_id(a) < range_id(b); });
+    if ((end.op() == Op::End ? end.src(0) : end).src(0).src(0).op() == Op::Scratch) return;  // a part of the store that reads it
     memories_.clear();
     registers_.clear();
-
-    const UOp at = store.src(0);
-    Block outer = compile_block({at, store.src(1)}, ranges, true);
-    const Access to = access(at.node());
-    outer.levels.back().push_back([to, value = register_of(store->src()[1])] {
-      if (to.is_on()) write_element(to.memory->dtype, to.memory->raw, to.memory->checked(to.index->i, "STORE"), *value);
-    });
-    outer.run();
+    compile_store(end.node(), true).run();
   }
 
  private:
@@ -94,11 +80,16 @@ class Kernel {
     return std::ranges::all_of(n->range_set->nodes, [&](const Node* r) { return std::ranges::find(open_, r) != open_.end(); });
   }
 
+  // Scratch memory and the ENDs that fill it.
+  static bool is_filled(const Node* n) { return n->op == Op::After && n->src()[0]->op == Op::Scratch; }
+
   // Sources before users; of an inner block only what depends on its loops, since the rest was computed outside. What an
   // AFTER waits for has run: stores of other nests do not belong to this one.
   static NodeList block_order(std::span<const UOp> roots, std::span<const Node* const> loops, bool outermost) {
     const auto is_outside = [&](const Node* n) { return !outermost && level_of(n, loops) == 0; };
-    NodeList order = post_order(roots, [&](const Node* n) { return std::pair(0u, is_outside(n) ? 0u : n->op == Op::After ? 1u : n->n_src); });
+    NodeList order = post_order(roots, [&](const Node* n) {
+      return std::pair(0u, is_outside(n) ? 0u : n->op == Op::After && !is_filled(n) ? 1u : n->n_src);
+    });
     std::erase_if(order, is_outside);
     return order;
   }
@@ -107,8 +98,9 @@ class Kernel {
     Block block;
     for (const Node* r : loops) {
       WHIT_CHECK(r->op == Op::Range, "a loop over {}", r->op);
-      block.sizes.push_back(range_size(r));
-      block.counters.push_back(register_of(r));
+      Loop& l = block.loops.emplace_back(range_size(r), register_of(r));
+      if (r->n_src > 0) l.to = register_of(r->src()[0]);
+      if (r->n_src > 1) l.from = register_of(r->src()[1]);
       open_.push_back(r);
     }
     block.levels.resize(loops.size() + 1);
@@ -123,12 +115,31 @@ class Kernel {
     return block;
   }
 
+  // A STORE or the END of one.
+  Block compile_store(const Node* end, bool outermost) {
+    const bool is_end = end->op == Op::End;
+    const Node* store = is_end ? end->src()[0] : end;
+    WHIT_CHECK(store->op == Op::Store, "a kernel's SINK has {}, expected END or STORE", store->op);
+    std::vector<const Node*> ranges(end->src().begin() + 1, is_end ? end->src().end() : end->src().begin() + 1);
+    std::ranges::sort(ranges, [](const Node* a, const Node* b) { return range_id(a) < range_id(b); });
+    Block block = compile_block({UOp(store->src()[0]), UOp(store->src()[1])}, ranges, outermost);
+    block.levels.back().push_back([to = access(store->src()[0]), value = register_of(store->src()[1])] {
+      if (to.is_on()) write_element(to.memory->dtype, to.memory->raw, to.memory->checked(to.index->i, "STORE"), *value);
+    });
+    return block;
+  }
+
   void compile_node(const Node* n, std::vector<Step>& out) {
     switch (n->op) {
       case Op::Range:
       case Op::Param:
       case Op::Index:  // part of its LOAD or STORE
-      case Op::After: return;
+      case Op::Scratch:
+      case Op::Store:
+      case Op::End: return;
+      case Op::After:
+        for (size_t i = 1; is_filled(n) && i < n->n_src; ++i) out.push_back([block = compile_store(n->src()[i], false)] { block.run(); });
+        return;
       case Op::Const: *register_of(n) = n->arg.is_invalid() ? Scalar::of(n->dtype, int64_t{0}) : scalar_of(UOp(n)); return;
       case Op::Variable: {
         const auto it = variables_.find(std::string(n->arg.at(0).as_str()));
@@ -143,12 +154,10 @@ class Kernel {
             *to = Scalar::of(m.dtype, int64_t{0});
             return;
           }
-          const int64_t at = m.checked(from.index->i, "LOAD");
-          *to = m.raw ? read_element(m.dtype, m.raw, at) : m.staged[static_cast<size_t>(at)];
+          *to = read_element(m.dtype, m.raw, m.checked(from.index->i, "LOAD"));
         });
         return;
       case Op::Reduce: compile_reduce(n, out); return;
-      case Op::Stage: compile_stage(n, out); return;
       default: break;
     }
     WHIT_CHECK(is_elementwise(n->op) && n->shape.empty(), "{} of shape {} in a kernel graph", n->op, n->shape);
@@ -161,19 +170,13 @@ class Kernel {
     });
   }
 
-  // The loops of a REDUCE or STAGE; `last` takes the value in the innermost one.
-  Block compile_loops(const Node* n, Step last) {
-    Block block = compile_block({UOp(n->src()[0])}, {n->src().begin() + 1, n->src().end()}, false);
-    block.levels.back().push_back(std::move(last));
-    return block;
-  }
-
   void compile_reduce(const Node* n, std::vector<Step>& out) {
     WHIT_CHECK(n->arg.as_list().size() == 1, "a REDUCE over axes in a kernel graph");
     const std::string_view monoid = n->arg.at(0).as_str();
     const auto fold = std::make_shared<std::optional<Scalar>>();  // the value so far; floats are kept in double
     const DType wide = is_float(n->dtype) ? DType::Float64 : n->dtype;
-    Block block = compile_loops(n, [fold, wide, op = monoid_op(monoid), from = register_of(n->src()[0])] {
+    Block block = compile_block({UOp(n->src()[0])}, {n->src().begin() + 1, n->src().end()}, false);
+    block.levels.back().push_back([fold, wide, op = monoid_op(monoid), from = register_of(n->src()[0])] {
       Scalar v = *from;
       v.dtype = wide;  // a float is a double in every float type
       *fold = *fold ? eval_scalar(op, wide, std::array{**fold, v}) : v;
@@ -185,30 +188,21 @@ class Kernel {
     });
   }
 
-  void compile_stage(const Node* n, std::vector<Step>& out) {
-    const auto next = std::make_shared<size_t>();  // element that is made next
-    Block block = compile_loops(n, [next, m = memory_of(n), from = register_of(n->src()[0])] { m->staged[(*next)++] = *from; });
-    out.push_back([next, block = std::move(block)] {
-      *next = 0;
-      block.run();
-    });
-  }
-
   Memory* memory_of(const Node* n) {
     while (n->op == Op::After) n = n->src()[0];
     const auto [it, fresh] = memories_.try_emplace(n);
     Memory& m = it->second;
     if (!fresh) return &m;
-    if (n->op == Op::Stage) {
-      int64_t n_elems = 1;
-      for (size_t i = 1; i < n->n_src; ++i) n_elems *= range_size(n->src()[i]);
-      m = {n->dtype, n_elems, nullptr, std::vector<Scalar>(static_cast<size_t>(n_elems)), "a STAGE"};
+    const int64_t n_elems = n->shape.numel();
+    if (n->op == Op::Scratch) {
+      m = {n->dtype, n_elems, nullptr, "scratch memory", std::vector<std::byte>(static_cast<size_t>(n_elems * n_bytes(n->dtype)))};
+      m.raw = m.own.data();
     } else {
-      WHIT_CHECK(n->op == Op::Param, "INDEX into {}, expected PARAM or STAGE", name(n->op));
+      WHIT_CHECK(n->op == Op::Param, "INDEX into {}, expected PARAM or SCRATCH", name(n->op));
       const int64_t slot = n->arg.int_at(0);
       WHIT_CHECK(slot >= 0 && static_cast<size_t>(slot) < buffers_.size(), "PARAM {} of a kernel with {} buffers", slot, buffers_.size());
-      WHIT_CHECK(buffers_[static_cast<size_t>(slot)] || n->shape.numel() == 0, "buffer {} has no memory", slot);
-      m = {n->dtype, n->shape.numel(), buffers_[static_cast<size_t>(slot)], {}, fmt::format("buffer {}", slot)};
+      WHIT_CHECK(buffers_[static_cast<size_t>(slot)] || n_elems == 0, "buffer {} has no memory", slot);
+      m = {n->dtype, n_elems, buffers_[static_cast<size_t>(slot)], fmt::format("buffer {}", slot)};
     }
     return &m;
   }
@@ -244,8 +238,9 @@ Sint with_values(const Sint& size, const VariableValues& variables) {
   return substitute(u, map);
 }
 
-void evaluate_kernel(const UOp& sink, std::span<void* const> buffers, const VariableValues& variables) {
-  WHIT_CHECK(sink.op() == Op::Sink, "a kernel is a SINK, got {}", sink.op());
+void evaluate_kernel(const UOp& kernel_, std::span<void* const> buffers, const VariableValues& variables) {
+  WHIT_CHECK(kernel_.op() == Op::Sink, "a kernel is a SINK, got {}", kernel_.op());
+  const UOp sink = stages_in_scratch(kernel_);
   Kernel kernel(buffers, variables);
   // Stores that others wait for (through AFTER) come first; otherwise this is the order of the SINK.
   std::unordered_set<const Node*> ended;

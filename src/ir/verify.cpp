@@ -29,8 +29,8 @@ constexpr OpSet kTensorOps =
     kElementwise | kMovement | OpSet{Op::Bind} |
     OpSet{Op::Const,   Op::Buffer, Op::Param, Op::Variable, Op::Lanes, Op::Detach, Op::Copy,  Op::Gather, Op::Contiguous, Op::ContiguousBackward,
           Op::Scatter, Op::Reduce, Op::Store, Op::After,    Op::Sink,  Op::Call,   Op::Tuple, Op::Linear, Op::GetTuple,   Op::Program};
-constexpr OpSet kKernelOps = kElementwise | OpSet{Op::Const, Op::Param, Op::Variable, Op::Range, Op::Reduce, Op::Store,
-                                                  Op::After, Op::Index, Op::Load,     Op::Stage, Op::End,    Op::Sink};
+constexpr OpSet kKernelOps = kElementwise | OpSet{Op::Const, Op::Param, Op::Variable, Op::Range,   Op::Reduce, Op::Store, Op::After,
+                                                  Op::Index, Op::Load,  Op::Stage,    Op::Scratch, Op::End,    Op::Sink};
 constexpr OpSet kProgramOps =
     kElementwise | OpSet{Op::Const, Op::Param, Op::Variable, Op::Range, Op::Lanes, Op::Reg,  Op::Scratch, Op::Store,  Op::Index,   Op::Load,
                          Op::Vec,   Op::Lane,  Op::Fold,     Op::If,    Op::EndIf, Op::Sink, Op::After,   Op::Linear, Op::EndRange};
@@ -166,20 +166,21 @@ constexpr Rule kOfTensors[] = {
      "it must pick a result of a TUPLE and have that one's dtype"},
 };
 constexpr Rule kOfKernels[] = {
-    {"kernel-scalars", kKernel, kAll, HOLDS(n->shape.empty() || n->op == Op::Param || n->op == Op::After), "values of a kernel have shape ()"},
+    {"kernel-scalars", kKernel, kAll, HOLDS(n->shape.empty() || OpSet{Op::Param, Op::Scratch, Op::After}.has(n->op)),
+     "values of a kernel have shape ()"},
     {"kernel-range-dtype", kKernel, Op::Range, HOLDS(n->dtype == DType::WeakInt), "loops of a kernel graph count in weakint"},
     {"kernel-param", kKernel | kProgram, Op::Param, HOLDS(n->shape.size() == 1), "a buffer of a kernel has shape (number of elements)"},
     {"reduce-ranges", kKernel, OpSet{Op::Reduce, Op::Stage}, HOLDS(n->n_src > 1 && all_src(n, 1, is_range)),
      "what follows its value must be RANGEs, one at least"},
     {"reduce-arg", kKernel, Op::Reduce, HOLDS(n->arg.as_list().size() == 1), "a REDUCE over ranges has no axes"},
-    {"kernel-index", kKernel, Op::Index, HOLDS(base(src(n, 0))->op == Op::Param || base(src(n, 0))->op == Op::Stage),
-     "it must address a PARAM or a STAGE"},
+    {"kernel-index", kKernel, Op::Index, HOLDS(OpSet{Op::Param, Op::Stage, Op::Scratch}.has(base(src(n, 0))->op)),
+     "it must address a PARAM, a STAGE or a SCRATCH"},
     {"index-dtype", kKernel, Op::Index, HOLDS(src(n, 1)->dtype == DType::WeakInt), "the index must be weakint"},
     {"index-gate", kKernel | kProgram, Op::Index, HOLDS(n->n_src == 2 || (n->n_src == 3 && src(n, 2)->dtype == DType::Bool)),
      "its third source is a gate and must be bool"},
     {"kernel-load", kKernel, Op::Load, HOLDS(src(n, 0)->op == Op::Index), "it must read an INDEX"},
-    {"kernel-store", kKernel, Op::Store, HOLDS(src(n, 0)->op == Op::Index && base(src(src(n, 0), 0))->op == Op::Param),
-     "it must write an INDEX of a PARAM"},
+    {"kernel-store", kKernel, Op::Store, HOLDS(src(n, 0)->op == Op::Index && OpSet{Op::Param, Op::Scratch}.has(base(src(src(n, 0), 0))->op)),
+     "it must write an INDEX of a PARAM or a SCRATCH"},
     {"store-dtype", kKernel | kProgram, Op::Store, HOLDS(src(n, 0)->dtype == src(n, 1)->dtype), "the value must have the dtype of the memory"},
     {"end-sources", kKernel, Op::End, HOLDS(src(n, 0)->op == Op::Store && all_src(n, 1, is_range)), "it must end RANGEs of a STORE"},
     {"range-ids", kKernel, OpSet{Op::End, Op::Reduce, Op::Stage}, ids_differ, "two loops that are open at once have the same id"},

@@ -274,7 +274,8 @@ class CWriter final : public Writer {
       line("const i64 {0}_first = first > {1} ? first - {1} : 0, {0}_end = last - {1} < {2} ? last - {1} : {2};", r, it->second, range_size(n));
       line("for (i64 {0} = {0}_first; {0} < {0}_end; ++{0}) {{", r);
     } else {
-      line("for (i64 {0} = 0; {0} < {1}; ++{0}) {{", r, n->n_src > 0 ? operand(n->src()[0], 0) : fmt::format("{}", range_size(n)));
+      const std::string from = n->n_src > 1 ? operand(n->src()[1], 0) : "0";
+      line("for (i64 {0} = {2}; {0} < {1}; ++{0}) {{", r, n->n_src > 0 ? operand(n->src()[0], 0) : fmt::format("{}", range_size(n)), from);
     }
     ++depth_;
     if (bit_width(n->dtype) == 64) return bind(n, r);

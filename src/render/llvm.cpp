@@ -308,12 +308,15 @@ class LlvmWriter final : public Writer {
       end = r + ".end";
       may_be_empty = true;
     } else if (n->n_src > 0) {
-      end = operand(n->src()[0], 0);
-      if (const int width = bit_width(n->src()[0]->dtype); width < 64) {
-        line("{}.end = sext i{} {} to i64", r, width, end);
-        end = r + ".end";
+      std::string* const bounds[] = {&end, &first};
+      for (size_t i = 0; i < n->n_src; ++i) {
+        *bounds[i] = operand(n->src()[i], 0);
+        if (const int width = bit_width(n->src()[i]->dtype); width < 64) {
+          line("{}.bound{} = sext i{} {} to i64", r, i, width, *bounds[i]);
+          *bounds[i] = fmt::format("{}.bound{}", r, i);
+        }
       }
-      may_be_empty = n->src()[0]->vmin < 1;
+      may_be_empty = n->n_src > 1 || n->src()[0]->vmin < 1;
     } else {
       end = fmt::format("{}", range_size(n));
       may_be_empty = range_size(n) < 1;

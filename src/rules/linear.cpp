@@ -5,6 +5,8 @@
 
 namespace whit {
 
+namespace {
+
 int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 int64_t ceil_quotient(int64_t a, int64_t b) { return a / b + (a % b != 0 && (a < 0) == (b < 0)); }
 
@@ -27,8 +29,6 @@ void split_multiples(const Linear& l, int64_t d, Linear* divisible, Linear* rest
   }
   rest->constant = l.constant;
 }
-
-namespace {
 
 int64_t floor_remainder(int64_t a, int64_t b) {
   const int64_t t = a % b;

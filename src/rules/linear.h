@@ -37,17 +37,6 @@ struct Linear {
   UOp to_uop() const;
 };
 
-/// x / y rounded down, and rounded up.
-int64_t floor_quotient(int64_t x, int64_t y);
-int64_t ceil_quotient(int64_t x, int64_t y);
-
-/// l as d * divisible + rest, the constant in rest. Both are empty before.
-void split_multiples(const Linear& l, int64_t d, Linear* divisible, Linear* rest);
-/// l / d, whose factors d divides; the constant is rounded down.
-Linear scaled_down(const Linear& l, int64_t d);
-/// The greatest common divisor of c and the factors.
-int64_t gcd_of(const Linear& l, int64_t c);
-
 inline Linear negative(const Linear& l) {
   Linear minus;
   minus.add(l, -1);

@@ -12,6 +12,7 @@ NestGraph Rangeify::run() {
   find_memory();
   costs_ = estimate_costs(g_, in_memory_, limits_.launch_ns);
   find_structure();
+  find_scores();
   first_instance_.assign(g_.size(), -1);
   own_nest_.assign(g_.size(), -1);
   for (size_t i = g_.size(); i-- > 0;) visit(static_cast<int32_t>(i));

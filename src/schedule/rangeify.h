@@ -86,7 +86,8 @@ template <class T> void sort_unique(std::vector<T>& v) {
 struct RangeifyLimits {
   int max_buffers = 31;
   int max_nodes = 4000;
-  double launch_ns = 2500;  ///< what one kernel more costs
+  int64_t stored_scores = 0;  ///< elements
+  double launch_ns = 2500;    ///< what one kernel more costs
 };
 
 NestGraph rangeify(const Graph& graph, const Forced& forced, const RangeifyLimits& limits, uint16_t default_device);

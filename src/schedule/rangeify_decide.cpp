@@ -53,6 +53,7 @@ bool Rangeify::should_materialise(int32_t i) {
     if (nest.n_buffers >= limits_.max_buffers - 3 && c.n_loads > 1) return true;
   }
   if (d.evaluations <= n_elems) return false;
+  if (nest.has_stages && c.n_loads <= 1 && c.ns < 1) return false;  // a mask of scores
   // However small: what is computed again and again makes the schedule long.
   if (d.n_instances > kManyInstances && c.n_nodes > 3) return true;
   // The load that reads it from memory instead is saved.

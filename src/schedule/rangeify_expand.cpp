@@ -19,6 +19,7 @@ void Rangeify::visit(int32_t i) {
   }
   if (n->op == Op::Scatter) return visit_scatter(i);
   const bool was_in_memory = in_memory_[k];
+  if (!was_in_memory && keep_in_nest(i)) return;
   if (was_in_memory || should_materialise(i)) {
     materialise(i);
     count_loads(i);

@@ -1,5 +1,6 @@
 // The state of a rangeify run; see rangeify.h for how it works. Private to rangeify*.cpp.
 #pragma once
+#include <map>
 #include <unordered_map>
 
 #include "schedule/cost.h"
@@ -34,6 +35,7 @@ struct OpenNest {
   int64_t next_range = 0;
   int n_instances = 0, n_buffers = 0, n_reduces = 0, n_contractions = 0;  // reduces: without those of UNWINDOW
   int32_t scope = -1;
+  bool has_stages = false;
   std::vector<UOp> ranges{};
   UOp store_index{}, inside{};  // with a halo: where the value goes, and where it is not zero
 };
@@ -133,6 +135,28 @@ class Rangeify {
   bool is_unwindowed_contraction(int32_t i) const;
   bool should_materialise_reduce(int32_t i, const Demand& d, double n_elems);
 
+  // ---- values that stay within a nest (rangeify_stage.cpp)
+
+  enum class Keep : uint8_t {
+    Any,
+    Stage,   // scores: computed in each nest that wants them, into a STAGE
+    Inline,  // scores that cost little
+    Row,     // a sum or maximum of scores
+    OfRow    // elementwise over those
+  };
+  std::vector<int32_t> scores_around(int32_t exponential, const std::vector<std::vector<int32_t>>& users) const;
+  void find_scores();
+  bool is_spread_constant(int32_t i) const;
+  bool follows_loops(int32_t i, int32_t nest) const;
+  bool keep_in_nest(int32_t i);
+  bool stage(int32_t i);
+  bool computed_in(int32_t i, int32_t nest) const {
+    const auto it = row_nest_.find(i);
+    return it == row_nest_.end() || it->second == nest;
+  }
+  UOp read_stage(const Instance& in, const Instance& own) const;
+  void store_rows(std::span<const int32_t> place);
+
   // ---- backward: what sources are wanted at (rangeify_expand.cpp)
 
   void visit(int32_t i);
@@ -172,6 +196,7 @@ class Rangeify {
   UOp source_value(const Instance& in, size_t s) const;
   UOp load_from(int32_t buffer, const UOp& flat, const UOp& gate) const;
 
+  UOp stored_constant(int32_t i) const;
   UOp loaded(const Instance& in, int32_t buffer);
   bool is_zero_outside(const Node* x, const UOp& inside) const;
   bool is_halo_load(const Node* x, const UOp& inside) const;
@@ -214,6 +239,9 @@ class Rangeify {
   Numbered<char> is_product_{};                     // by node: what a contraction sums, larger than all it is made of
   Numbered<char> over_contraction_{};               // by node: elementwise over one that nobody else uses
   std::unordered_map<int32_t, int32_t> relu_of_{};  // condition -> WHERE
+  Numbered<Keep> keep_{};
+  std::unordered_map<int32_t, int32_t> staged_{};  // instance -> the one that fills its STAGE
+  std::map<int32_t, int32_t> row_nest_{};          // node -> the nest that stores it beside its result
   std::unordered_map<int32_t, Layout> layouts_{};
   std::unordered_map<const Node*, UOp> zero_where_not_{};  // loads from halos
   std::vector<Index> index_pool_{};

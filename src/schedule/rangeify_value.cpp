@@ -19,9 +19,20 @@ UOp Rangeify::load_from(int32_t buffer, const UOp& flat, const UOp& gate) const 
   return load(index(param(buffer, b.dtype, n), flat, gate));
 }
 
+// What all of a state is that was just filled with one number; else null.
+UOp Rangeify::stored_constant(int32_t i) const {
+  if (node(i)->op != Op::After || node(i)->n_src != 2) return {};
+  const int32_t stored = src(i, 1);
+  int32_t value = src(stored, 1);
+  if (node(src(stored, 0))->shape.numel() != node(i)->shape.numel() || !is_spread_constant(value)) return {};
+  while (is_view(node(value))) value = src(value, 0);
+  return UOp(node(value));
+}
+
 UOp Rangeify::loaded(const Instance& in, int32_t buffer) {
   const Node* n = node(in.node);
   const auto at = index_of(in);
+  if (const UOp c = stored_constant(in.node)) return c;
   UOp gate;
   if (const auto h = layouts_.find(in.node); h != layouts_.end()) {
     Index shifted;
@@ -68,7 +79,9 @@ UOp Rangeify::value_of(const Instance& in) {
   const Node* n = node(in.node);
   const int32_t buffer = out_.buffer_of[in.node];
   const int32_t own = own_nest_[in.node];
-  const bool computed_here = own >= 0 && nests_[own].instance == static_cast<int32_t>(&in - instances_.data());
+  const int32_t k = static_cast<int32_t>(&in - instances_.data());
+  if (const auto it = staged_.find(k); it != staged_.end()) return read_stage(in, instances_[it->second]);
+  const bool computed_here = own >= 0 ? nests_[own].instance == k : row_nest_.contains(in.node) && computed_in(in.node, in.nest);
   if (buffer >= 0 && !computed_here) return loaded(in, buffer);
   const auto at = index_of(in);
   if ((kViews | OpSet{Op::Contiguous, Op::Copy}).has(n->op)) return source_value(in, 0);
@@ -101,7 +114,7 @@ UOp Rangeify::value_of(const Instance& in) {
       [[fallthrough]];
     default: {
       SmallVec<UOp, 3> s;
-      for (size_t k = 0; k < n->n_src; ++k) s.push_back(source_value(in, k));
+      for (size_t i = 0; i < n->n_src; ++i) s.push_back(source_value(in, i));
       return UOp::make(n->op, n->dtype, std::span<const UOp>(s), n->arg);
     }
   }
@@ -177,6 +190,7 @@ void Rangeify::emit() {
     nest.stores.push_back({s.buffer, s.index, s.gate, value});
     nest.store_node = s.value_node;
   }
+  store_rows(place);
   replace_stand_ins(place);
   for (const int32_t i : copies) {
     Nest nest;

@@ -32,6 +32,7 @@ RangeifyLimits limits() {
   RangeifyLimits l;
   l.launch_ns = launch_cost.load();
   l.max_buffers = flag::MAX_KERNEL_BUFFERS() > 0 ? static_cast<int>(flag::MAX_KERNEL_BUFFERS()) : kDefaultMaxBuffers;
+  l.stored_scores = flag::STORED_SCORES();
   return l;
 }
 
@@ -43,6 +44,7 @@ Key128 structure_key(const Graph& g, uint16_t default_device, int64_t memory_bud
   number(flag::MAX_KERNEL_BUFFERS());
   number(flag::NO_MEMORY_PLANNER());
   number(static_cast<int64_t>(passes_key()));
+  number(flag::STORED_SCORES());
   number(static_cast<int64_t>(launch_cost.load()));
   number(memory_budget);
   bytes += device_name(default_device);

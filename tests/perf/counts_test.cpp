@@ -116,6 +116,11 @@ TEST_F(PerfCounts, Convolution) {
 TEST_F(PerfCounts, Attention) {
   Tensor q = random({1, 2, 32, 16}), k = random({1, 2, 32, 16}), v = random({1, 2, 32, 16});
   check("attention", 4, [&] { q.scaled_dot_product_attention(k, v, {.is_causal = true}).realize(); });
+  // 12 million scores, which would be 50 MB.
+  Tensor x = random({1, 12, 1024, 64}), y = random({1, 12, 1024, 64}), z = random({1, 12, 1024, 64});
+  const auto attend = [&] { return x.scaled_dot_product_attention(y, z, {.is_causal = true}); };
+  check("attention over 1024 rows", 1, [&] { attend().realize(); });
+  check("gradients of attention over 1024 rows", 5, [&] { Tensor::realize_all(attend().square().sum().gradient({x, y, z})); });
 }
 
 TEST_F(PerfCounts, Assignment) {

@@ -47,6 +47,7 @@ std::vector<std::pair<const char*, UOp>> kernels() {
           {"channel sums", zoo::channel_sums(50, 24, 99)},
           {"softmax", zoo::softmax(100, 333)},
           {"layer norm", zoo::layer_norm(100, 333)},
+          {"attention", zoo::attention({3, 100, 100, 16, zoo::AttentionShape::Mask::Causal})},
           {"scatter", scatter_add(1000, 333)}};
 }
 

@@ -1,5 +1,6 @@
 // Kernel graphs as the scheduler makes them, for tests and benches of codegen.
 #pragma once
+#include <cmath>
 #include <vector>
 
 #include "ir/build.h"
@@ -93,6 +94,31 @@ inline UOp softmax(int64_t rows, int64_t n) {
     return alu(Op::Exp2, {(at(x, i * n + at_) - reduce(at(x, i * n + p), "max", std::vector<UOp>{p})) * f32(1.4426950408889634)});
   };
   return sink({put(buffer(0, rows * n), i * n + j, e(j) * alu(Op::Recip, {sum_over(e(q), {q})}), {i, j})});
+}
+/// softmax(q k^T / 8 + mask) v over rows, with the scores of a row in STAGEs: q [heads, rows, d], k and v [heads, keys, d].
+struct AttentionShape {
+  int64_t heads, rows, keys, d;
+  enum class Mask { None, Causal, Later } mask = Mask::None;  ///< Later: a key counts from its row on
+};
+inline UOp attention(const AttentionShape& s) {
+  Ranges r;
+  const UOp h = r.out(s.heads), i = r.out(s.rows), c = r.out(s.d), k = r.sum(s.d);
+  const UOp j0 = r.sum(s.keys), j1 = r.sum(s.keys), j2 = r.sum(s.keys), j3 = r.sum(s.keys), j4 = r.sum(s.keys);
+  const auto stage = [](const UOp& x, const UOp& j) { return UOp::make(Op::Stage, x.dtype(), {x, j}); };
+  const int64_t n_q = s.heads * s.rows * s.d, n_k = s.heads * s.keys * s.d;
+  const UOp q = at(buffer(1, n_q), (h * s.rows + i) * s.d + k), key = at(buffer(2, n_k), (h * s.keys + j0) * s.d + k);
+  const UOp scores = stage(sum_over(q * key, {k}), j0);
+  const auto masked = [&](const UOp& j) {
+    const UOp x = at(scores, j) * f32(0.125), row = cast(i, DType::Int32), col = cast(j, DType::Int32);
+    if (s.mask == AttentionShape::Mask::None) return x;
+    const UOp out = s.mask == AttentionShape::Mask::Causal ? lt(row, col) : lt(col, row);
+    return where(out ^ const_bool(true), x, f32(-INFINITY));
+  };
+  const UOp most = reduce(masked(j1), "max", std::vector<UOp>{j1});
+  const UOp e = stage(alu(Op::Exp2, {(masked(j2) - most) * f32(1.4426950408889634)}), j2);
+  const UOp p = at(e, j4) * alu(Op::Recip, {sum_over(at(e, j3), {j3})});
+  const UOp value = at(buffer(3, n_k), (h * s.keys + j4) * s.d + c);
+  return sink({put(buffer(0, n_q), (h * s.rows + i) * s.d + c, sum_over(p * value, {j4}), {h, i, c})});
 }
 inline UOp layer_norm(int64_t rows, int64_t n) {
   Ranges r;
