@@ -20,6 +20,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "render/renderer.h"
+#include "rules/decompose_build.h"
 #include "rules/rules.h"
 #include "schedule/schedule.h"
 
@@ -73,18 +74,26 @@ int run(int argc, char** argv) {
   const std::map<std::string, Pass> all = passes();
   std::vector<std::string> names;
   std::string path = "-", renderer = "llvm";
-  bool list = false, trace = false;
+  bool list = false, rules = false, trace = false;
   CLI::App app("Runs passes, in order, over the text form of a graph", "whit-opt");
   app.add_option("passes", names, "their names; none prints the graph as it is read");
   app.add_option("-f,--file", path, "the text; standard input when absent")->capture_default_str();
   app.add_option("--renderer", renderer, "the renderer that the program is for")->capture_default_str();
   app.add_flag("--list", list, "list the passes");
+  app.add_flag("--rules", rules, "list the rules");
   app.add_flag("--trace", trace, "print every rewrite to standard error");
   try {
     app.parse(argc, argv);
     check_flags();
     if (list) {
       for (const auto& [name, pass] : all) std::fputs(fmt::format("{:<18} {}\n", name, pass.summary).c_str(), stdout);
+      return 0;
+    }
+    if (rules) {
+      auto tables = rules::tables();
+      tables.insert(tables.end(), {&rules::decompose_int(), &rules::decompose_math(), &rules::decompose_trig(), &rules::decompose_narrow()});
+      for (const RuleSet* table : tables)
+        for (const Rule* rule : table->rules()) std::puts(table->full_name(rule).c_str());
       return 0;
     }
     Target target = host_target();

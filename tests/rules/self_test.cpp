@@ -6,7 +6,10 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
+#include <map>
 #include <numbers>
+#include <set>
 #include <unordered_set>
 
 #include "interpret_tensor.h"
@@ -211,6 +214,32 @@ TEST(Rules, EveryRuleProvesItself) {
   printf("%d rules, %d of them functions\n", n_rules, n_functions);
 }
 
+const std::vector<const RuleSet*> kDecompositions = {&rules::decompose_int(), &rules::decompose_math(), &rules::decompose_trig(),
+                                                     &rules::decompose_narrow()};
+
+// tests/rules/fired.txt says which rules fire in models and in fuzzers (tools/rule_coverage.py). A rule that neither fires is
+// fired by its own test, or it would not be here; it is printed, because it may be of no use.
+TEST(Rules, WhatFiresThemIsWrittenDown) {
+  std::map<std::string, std::string> written;
+  std::ifstream in("tests/rules/fired.txt");
+  for (std::string line; std::getline(in, line);)
+    if (const size_t space = line.find(' '); line[0] != '#') written[line.substr(0, space)] = line.substr(space + 1);
+  std::vector<const RuleSet*> tables = rules::tables();
+  tables.insert(tables.end(), kDecompositions.begin(), kDecompositions.end());
+  std::set<std::string> names;
+  for (const RuleSet* table : tables)
+    for (const Rule* rule : table->rules()) names.insert(table->full_name(rule));
+  int n_unfired = 0;
+  for (const std::string& name : names) {
+    EXPECT_TRUE(written.contains(name)) << name << " is new: run tools/rule_coverage.py";
+    if (written[name] != "-") continue;
+    printf("fired by no model and no fuzzer: %s\n", name.c_str());
+    ++n_unfired;
+  }
+  for (const auto& [name, by] : written) EXPECT_TRUE(names.contains(name)) << name << " is gone: take it out of tests/rules/fired.txt";
+  printf("%zu rules, %d fired by their own tests only\n", names.size(), n_unfired);
+}
+
 // For a target that can do nothing itself.
 TEST(Rules, EveryDecompositionProvesItself) {
   static Caps nothing;
@@ -221,7 +250,7 @@ TEST(Rules, EveryDecompositionProvesItself) {
   setting.all = [](const UOp& u) { return decompose(u, nothing); };
   setting.n_instances = 200;
   Instances random(seed(), true);
-  for (const RuleSet* table : {&rules::decompose_int(), &rules::decompose_math(), &rules::decompose_trig(), &rules::decompose_narrow()})
+  for (const RuleSet* table : kDecompositions)
     for (const Rule* rule : table->rules()) test_rule(*table, *rule, random, setting);
 }
 
