@@ -54,6 +54,16 @@ def test_dlpack_out_shares_memory_and_keeps_it():
   with pytest.raises(TypeError, match="fp8e4m3 has no type there"): np.from_dlpack(Tensor([1.0], dtype="fp8e4m3"))
 
 
+def test_asarray_copies_when_numpy_says_so():
+  """As NumPy 2: `asarray` shares memory, copy=True does not, copy=False is an error where a copy is needed."""
+  t = Tensor([1.0, 2.0]).realize()
+  shared, copied, never = np.asarray(t), np.array(t, copy=True), np.asarray(t, copy=False)
+  t[0] = 5
+  t.realize()
+  assert (shared.tolist(), copied.tolist(), never.tolist()) == ([5, 2], [1, 2], [5, 2])
+  with pytest.raises(ValueError, match="copy"): np.asarray(t, dtype=np.float64, copy=False)
+
+
 def test_buffer_protocol():
   t = Tensor([[1, 2], [3, 4]], dtype=dtypes.int16)
   m = memoryview(t)
