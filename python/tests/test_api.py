@@ -348,3 +348,11 @@ def test_floats_in_the_upper_half_of_uint64(dtype):
   x = Tensor([float(v) for v in want[:5]] + [1e20, float("inf"), float("nan"), 0.5], dtype=dtype)
   assert x.cast("uint64").tolist() == want
   assert Tensor(2.0**63).cast("uint64").item() == 2**63 and Tensor([-1.5], dtype=dtype).cast("uint64").tolist() == [2**64 - 1]
+
+
+@pytest.mark.parametrize("default", ["float16", "bfloat16", "float32", "float64"])
+def test_statistics_of_integers_are_float32(default):
+  with Context(DEFAULT_FLOAT=default):
+    for t in (Tensor([[1, 2, 4]]), Tensor([[True, False, True]])):
+      assert {x.dtype for x in (t.mean(), t.var(), t.std(), t.layernorm(), t.normalize(), *t.var_mean())} == {dtypes.float32}
+      assert {x.dtype for x in (t.half().mean(), t.half().var(), t.half().layernorm(), t.half().normalize())} == {dtypes.half}

@@ -181,6 +181,7 @@ Tensor nothing_of(const Tensor& x, std::span<const int64_t> dims) {
   return wrap(shaped(shrink(shaped(x.uop(), flat), none), dims));
 }
 
+Tensor to_mean_dtype(const Tensor& x) { return is_float(x.dtype()) || is_weak(x.dtype()) ? to_float_dtype(x) : x.cast(DType::Float32); }
 Tensor to_float_dtype(const Tensor& x) { return is_float(x.dtype()) ? x : x.cast(least_upper_float(x.dtype(), default_float())); }
 
 Shape reduced_dims(const Shape& s, std::span<const int64_t> axes, bool keepdim) {

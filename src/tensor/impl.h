@@ -114,6 +114,8 @@ Tensor nothing_of(const Tensor& x, std::span<const int64_t> dims);
 inline Tensor alu1(Op op, const Tensor& x) { return wrap(alu(op, {x.uop()})); }
 /// x cast to a float dtype that the op can work in (bool and ints: the default float; weakint: weakfloat).
 Tensor to_float_dtype(const Tensor& x);
+/// x in the dtype of its mean: bool and ints in float32, whatever the default float.
+Tensor to_mean_dtype(const Tensor& x);
 /// The shape after a reduction: the axes removed, or of size 1.
 Shape reduced_dims(const Shape& shape, std::span<const int64_t> axes, bool keepdim);
 /// REDUCE over axes, the axes removed unless keepdim.

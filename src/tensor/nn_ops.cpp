@@ -16,7 +16,7 @@ Tensor Tensor::linear(const Tensor& weight, const Tensor& bias, std::optional<DT
 
 Tensor Tensor::layernorm(const IntList& axis, double eps) const {
   Dims axes = resolve_axes("layernorm", Axes(axis), shape());
-  const Tensor f = to_float_dtype(*this), x = f.cast(sum_dtype(f.dtype()));
+  const Tensor f = to_mean_dtype(*this), x = f.cast(sum_dtype(f.dtype()));
   const Tensor centered = x - x.mean(IntList(axes), true);
   return (centered * ((centered * centered).mean(IntList(axes), true) + eps).rsqrt()).cast(f.dtype());
 }

@@ -73,7 +73,7 @@ Tensor Tensor::mean(const Axes& axis, bool keepdim) const {
 
 std::pair<Tensor, Tensor> Tensor::var_mean(const Axes& axis, bool keepdim, double correction) const {
   const Dims axes = resolve_axes("var", axis, shape());
-  const Tensor x = to_float_dtype(strong(*this));
+  const Tensor x = to_mean_dtype(strong(*this));
   const DType out = x.dtype();
   const Tensor wide = x.cast(sum_dtype(out));
   const Tensor m = wide.mean(IntList(axes), true);
@@ -108,7 +108,7 @@ Tensor Tensor::argmax(std::optional<int64_t> axis, bool keepdim) const { return 
 Tensor Tensor::argmin(std::optional<int64_t> axis, bool keepdim) const { return arg_extreme("argmin", *this, axis, keepdim, false); }
 
 Tensor Tensor::normalize(double p, int64_t dim, double eps) const {
-  const Tensor x = to_float_dtype(*this);
+  const Tensor x = to_mean_dtype(*this);
   if (p == 0) {
     const Tensor n = x.ne(0).sum(dim, true).cast(x.dtype());
     return x / n.maximum(eps);
