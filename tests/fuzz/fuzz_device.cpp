@@ -1,12 +1,16 @@
 #include "fuzz/fuzz_device.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
 
 #include "base/error.h"
+#include "base/os.h"
 #include "codegen/lower.h"
 #include "engine/compile.h"
 #include "engine/realize.h"
@@ -136,12 +140,45 @@ class FuzzProgram final : public Program {
   const std::shared_ptr<Kernel> kernel_;
 };
 
+// Memory that ends at a page which nobody may touch; what a kernel writes around it is found when it is freed.
+class GuardedAllocator final : public HostAllocator {
+ public:
+  using HostAllocator::HostAllocator;
+
+ protected:
+  static constexpr size_t kPage = 4096, kBefore = 64;
+  static constexpr int kCanary = 0xA5;
+  static size_t rounded(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+  void* do_alloc(int64_t n_bytes, const BufferSpec&) override {
+    const size_t own = rounded(static_cast<size_t>(n_bytes), 64), n = rounded(own + kBefore, kPage);
+    char* const pages = static_cast<char*>(os::map_pages(n + kPage, false));
+    if (!pages) return nullptr;
+    mprotect(pages + n, kPage, PROT_NONE);
+    std::memset(pages, kCanary, n);
+    return pages + n - own;
+  }
+  void do_free(void* handle, int64_t n_bytes, const BufferSpec&) override {
+    const size_t own = rounded(static_cast<size_t>(n_bytes), 64), n = rounded(own + kBefore, kPage);
+    const unsigned char* const bytes = static_cast<unsigned char*>(handle);
+    bool is_whole = true;
+    for (size_t i = static_cast<size_t>(n_bytes); i < own; ++i) is_whole &= bytes[i] == kCanary;
+    for (size_t i = 1; i <= kBefore; ++i) is_whole &= *(bytes - i) == kCanary;
+    if (!is_whole) {
+      fmt::print(stderr, "a kernel has written around a buffer of {} bytes\n", n_bytes);
+      std::abort();
+    }
+    os::unmap_pages(static_cast<char*>(handle) + own - n, n + kPage);
+  }
+  int64_t max_kept_bytes() const override { return 0; }
+};
+
 class FuzzKind final : public DeviceKind {
  public:
   FuzzKind() : DeviceKind("FUZZ", "kernels of the fuzzer") {}
   int count() override { return kPlainOrdinals; }
   std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget&) override {
-    return std::make_unique<PlainDevice<HostAllocator, FuzzProgram>>(device_name, "");
+    return std::make_unique<PlainDevice<GuardedAllocator, FuzzProgram>>(device_name, "");
   }
   std::vector<std::string> renderers() const override { return {"FUZZ"}; }
   std::shared_ptr<Compiler> make_compiler(const std::string&, const std::string&) override { return std::make_shared<PassThroughCompiler>(""); }
