@@ -588,9 +588,10 @@ DType default_int();
 /// What `function` gives: outputs of a traced body as one CALL. `inputs` are replaced by parameters in the graph of
 /// `outputs`, so that equal bodies over other inputs are one node.
 /// errors: Runtime when the body depends on other buffers and `allow_implicit` is false
-/// `gradient` is an id of register_gradient, or 0 for the derivative of the body, or kRecompute for that of a checkpoint.
+/// `gradient` is an id of register_gradient, or 0 for the derivative of the body, or kRecompute for that of a checkpoint;
+/// with kPrecompile a call is computed by itself, from memory to memory, with kPrecompileBoth its derivative too.
 std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit, int64_t gradient = 0);
-constexpr int64_t kRecompute = -1;
+constexpr int64_t kRecompute = -1, kPrecompile = -2, kPrecompileBoth = -3;
 
 /// A gradient of a function by its maker: from those of the outputs (zeros where none arrives) and the inputs to those
 /// of the inputs; an undefined tensor, or one too few, passes none. Registered for the life of the process.

@@ -30,7 +30,7 @@ class _Function:
   def __init__(self, fxn: Callable, precompile=False, precompile_backward=False, allow_implicit=False, grad_fxn=None):
     self.fxn, self.precompile, self.precompile_backward = fxn, precompile, precompile_backward
     self.allow_implicit, self.grad_fxn = allow_implicit, grad_fxn
-    self._gradient = 0 if grad_fxn is None else _whit.register_gradient(grad_fxn)
+    self._gradient = _whit.register_gradient(grad_fxn) if grad_fxn is not None else -3 if precompile and precompile_backward else -2 if precompile else 0
     functools.update_wrapper(self, fxn)
 
   def __get__(self, obj, objtype=None): return functools.partial(self.__call__, obj) if obj is not None else self
@@ -45,8 +45,8 @@ class _Function:
 def function(fxn: Callable | None = None, *, precompile=False, precompile_backward=False, allow_implicit=False, grad_fxn=None):
   """Traces a pure function of tensors (also a method) into one node of the graph: equal calls have equal graphs, and it is differentiable.
 
-  `precompile` and `precompile_backward` are accepted for programs that say them, and change nothing: schedules of equal graphs and
-  equal kernels are made once in any case, and a function's body may be fused with what surrounds it.
+  With `precompile` a call is computed by itself, between what comes before and after it, from arguments in memory to results in memory: calls of
+  equal bodies, such as the blocks of a deep network, share one schedule. `precompile_backward` does the same for its derivative.
 
   >>> from whit import Tensor
   >>> @function

@@ -231,6 +231,15 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
 
   // Old readers; then handles may be made.
   StorePlan plan = plan_stores(pending);
+  for (; !plan.alone.empty(); plan = plan_stores(pending)) {
+    // Arguments first: then the call reads memory only, and calls of equal bodies have one schedule.
+    const UOp call = plan.alone[0].src(0);
+    std::vector<UOp> args;
+    for (size_t i = 1; i < call.n_src(); ++i)
+      if (call.src(i)->device) args.push_back(call.src(i));
+    realize(args, given);
+    realize(plan.alone, given);
+  }
   if (flag::DEBUG() >= 3)
     log_line(fmt::format("stores: {} states, {} old values computed first, {} buffers kept in {:.2f} ms", plan.states.size(), plan.extra_roots.size(),
                          plan.kept.size(), static_cast<double>(os::now_ns() - start) * 1e-6));

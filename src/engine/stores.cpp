@@ -11,6 +11,10 @@
 
 namespace whit::engine {
 
+namespace {
+bool is_precompiled(const Node* n) { return n->op == Op::Call && n->arg.kind() == Arg::Kind::Str && n->arg.as_str().starts_with("precompile"); }
+}  // namespace
+
 StorePlan plan_stores(std::span<const UOp> roots) {
   StorePlan plan;
   sched::NodeIndex index;
@@ -20,7 +24,7 @@ StorePlan plan_stores(std::span<const UOp> roots) {
 
   // The base of views; a realised node shows the BUFFER that its value lies in.
   std::vector<const Node*> base(order.size());
-  bool any_store = false;
+  bool any_store = false, any_alone = false;
   uint16_t device = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i];
@@ -35,7 +39,20 @@ StorePlan plan_stores(std::span<const UOp> roots) {
     any_store |= n->op == Op::Store;
     plan.is_moved |= n->op == Op::Copy || is_multi(n->device);
     if (std::exchange(device, n->device) != n->device && n->device && !plan.is_moved) plan.is_moved = is_storage_only(device_name(n->device));
+    any_alone |= is_precompiled(n);
     plan.has_bind |= n->op == Op::Bind || (is_realized(n) && n->shape.is_symbolic());
+  }
+  if (any_alone) {
+    std::vector<char> is_outside(order.size(), 0);  // of bodies
+    for (const UOp& r : roots) is_outside[number(r.node())] = 1;
+    for (size_t i = order.size(); i-- > 0;) {
+      const Node* n = order[i];
+      if (!is_outside[i] || is_realized(n)) continue;
+      for (size_t s = n->op == Op::Call; s < n->n_src; ++s) is_outside[number(n->src()[s])] = 1;
+      if (n->op != Op::GetTuple || !is_precompiled(n->src()[0]) || std::ranges::find(roots, UOp(n)) != roots.end()) continue;
+      if (!plan.alone.empty() && plan.alone[0].src(0).node() != n->src()[0]) plan.alone.clear();
+      plan.alone.emplace_back(n);
+    }
   }
   if (!any_store) return plan;
 

@@ -29,6 +29,8 @@ struct StorePlan {
   /// Data moves between devices somewhere, or is on several.
   bool is_moved = false;
   bool has_bind = false;  ///< sizes with values for this run
+  /// A CALL that is computed by itself, as it is precompiled: its GETTUPLEs that are not roots, the first such call's.
+  std::vector<UOp> alone{};
 };
 
 /// Looks at references, so the caller must not hold handles of nodes below `roots`.

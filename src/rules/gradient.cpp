@@ -336,7 +336,7 @@ std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_
     if (g) results.push_back(g);
   if (results.empty()) return out;
   const UOp body_grad = UOp::make(Op::Tuple, DType::Void, results);
-  const UOp back = UOp::make(Op::Call, DType::Void, with_front(body_grad, args));
+  const UOp back = UOp::make(Op::Call, DType::Void, with_front(body_grad, args), call.arg() == Arg("precompile both") ? Arg("precompile") : Arg());
   size_t t = 0;
   int64_t r = 0;
   for (size_t i = 0; i < n_args; ++i) {

@@ -51,26 +51,6 @@ std::mutex& order_mutex() {
 }  // namespace
 
 struct Queue::Impl {
-  // A fork waits until nothing is under way, as the child would wait for ever.
-  struct Forks {
-    std::vector<Impl*> queues;
-    Forks() {
-      pthread_atfork(
-          [] {
-            order_mutex().lock();
-            for (Impl* q : forks().queues) q->wait(q->n_given);
-          },
-          [] { order_mutex().unlock(); }, [] { order_mutex().unlock(); });
-    }
-    void before(Impl& q) {
-      if (std::ranges::find(queues, &q) == queues.end()) queues.push_back(&q);
-    }
-  };
-  static Forks& forks() {
-    static auto& all = *new Forks();
-    return all;
-  }
-
   const std::string device;
   pid_t pid = getpid();
   std::mutex mutex{};
@@ -85,10 +65,22 @@ struct Queue::Impl {
 
   explicit Impl(std::string name) : device(std::move(name)) {}
 
+  // A fork waits until nothing is under way, as the child would wait for ever. The lock of the order is held.
+  void wait_before_forks() {
+    static auto& queues = *new std::vector<Impl*>();
+    const auto unlock = [] { order_mutex().unlock(); };
+    const auto wait_for_all = [] {
+      order_mutex().lock();
+      for (Impl* q : queues) q->wait(q->n_given);
+    };
+    if (queues.empty()) pthread_atfork(wait_for_all, unlock, unlock);
+    if (std::ranges::find(queues, this) == queues.end()) queues.push_back(this);
+  }
+
   uint64_t give(Work w) {
     const std::lock_guard lock(mutex);
     if (!thread.joinable()) {
-      forks().before(*this);
+      wait_before_forks();
       ++n_threads;
       is_stopping = false;
       thread = std::thread([this] { loop(); });

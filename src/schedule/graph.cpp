@@ -139,7 +139,7 @@ std::vector<UOp> prepare(std::span<const UOp> roots, bool split_reduces, std::ve
     UOp u;
     if (n->op == Op::Call) {
       u = inline_call(src[0], std::span(src).subspan(1));
-      if (to_recompute && n->arg.kind() == Arg::Kind::Str) hint_values(u, std::span(src).subspan(1), *to_recompute);
+      if (to_recompute && n->arg == Arg("checkpoint")) hint_values(u, std::span(src).subspan(1), *to_recompute);
     } else if (n->op == Op::GetTuple && src[0].op() == Op::Tuple) {
       u = src[0].src(static_cast<size_t>(n->arg.as_int()));
     } else if (is_empty_value(n) && !n->src().empty()) {

@@ -147,7 +147,8 @@ int64_t register_gradient(GradientFn fn) {
 namespace {
 // Results of a CALL: `body` is a TUPLE over PARAMs that stand for `args`.
 std::vector<Tensor> results_of(const UOp& body, std::span<const UOp> args, int64_t gradient) {
-  const Arg how = gradient == kRecompute ? Arg("checkpoint") : gradient ? Arg(gradient) : Arg();
+  const char* const words[] = {"precompile both", "precompile", "checkpoint"};
+  const Arg how = gradient < 0 ? Arg(words[gradient - kPrecompileBoth]) : gradient ? Arg(gradient) : Arg();
   const UOp call = UOp::make(Op::Call, DType::Void, with_front(body, args), how);
   std::vector<Tensor> out;
   for (size_t i = 0; i < body.n_src(); ++i) out.push_back(wrap(UOp::make(Op::GetTuple, body.src(i).dtype(), {call}, Arg(static_cast<int64_t>(i)))));
