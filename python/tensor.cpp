@@ -144,7 +144,10 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
              WHIT_USER(x.ndim() > 0, Type, "len() of a 0-d tensor");
              return x.size(0);
            })
-      .def("__bool__", [](const Tensor&) -> bool { raise(ErrorKind::Type, "__bool__ on Tensor is not defined"); })
+      // Without these, int() and float() would read the bytes of the memory as text.
+      .def("__int__", [](const Tensor&) -> int { raise(ErrorKind::Type, "__int__ on Tensor is not defined; use item()"); })
+      .def("__float__", [](const Tensor&) -> double { raise(ErrorKind::Type, "__float__ on Tensor is not defined; use item()"); })
+      .def("__bool__", [](const Tensor&) -> bool { raise(ErrorKind::Type, "__bool__ on Tensor is not defined; use item()"); })
       .def("__hash__", [](const Tensor& x) { return static_cast<Py_ssize_t>(reinterpret_cast<uintptr_t>(x.id()) >> 4); })
       .def("__delitem__", [](const Tensor&, nb::handle) { raise(ErrorKind::Type, "Tensor does not support deleting items"); })
       .def_prop_rw(

@@ -106,7 +106,11 @@ def _tensor(t: dict[str, Any], folder: pathlib.Path | None) -> Tensor:
 
 @dataclass(frozen=True)
 class OnnxValue:
-  """What a graph says of an input or output. Sizes that are names are the same wherever the name is."""
+  """What a graph says of an input or output. Sizes that are names are the same wherever the name is.
+
+  >>> OnnxValue(("batch", 3), dtypes.float32).shape
+  ('batch', 3)
+  """
   shape: tuple[str | int, ...]
   dtype: DType
   is_optional: bool = False

@@ -42,7 +42,7 @@ class Optimizer:
     """Assigns new parameters and state; the result is to be realised."""
     if not TRAINING: raise RuntimeError(f"[optim] TRAINING is {TRAINING}; use Context(TRAINING=1) around a step")
     missing = [i for i, p in enumerate(self.params) if p.grad is None]
-    if missing: raise AssertionError(f"[optim] parameter {missing[0]} of shape {self.params[missing[0]].shape} has no gradient; call backward first")
+    if missing: raise AssertionError(f"[optim] parameter {missing[0]} of shape {self.params[missing[0]].shape} has no gradient; call backward first, or leave it out when the loss does not depend on it")
     grads = [p.grad for p in self.params]
     if self.fused:
       (flat,), extra = self._step([Tensor.cat(*[p.flatten() for p in self.params])], [Tensor.cat(*[g.flatten() for g in grads])])

@@ -49,7 +49,9 @@ def get_parameters(obj) -> list[Tensor]:
 
 
 def load_state_dict(model, state_dict: dict[str, Tensor], strict=True, verbose=True, consume=False, realize=True) -> list[Tensor]:
-  """Replaces the model's tensors by those of the dict; a missing name is a KeyError when strict, another shape a ValueError.
+  """Gives the model's tensors the values (and dtypes) of the dict; a missing name is a KeyError when strict, another shape a ValueError.
+
+  Names that the model does not have are ignored. `verbose` prints what was loaded and how fast.
 
   >>> from whit import nn
   >>> a, b = nn.Linear(2, 3), nn.Linear(2, 3)
@@ -76,7 +78,10 @@ def load_state_dict(model, state_dict: dict[str, Tensor], strict=True, verbose=T
         if {(), (1,)} == {tuple(v.shape), tuple(new.shape)}: new = new.reshape(v.shape)
         else: raise ValueError(f"[load_state_dict] shape mismatch in layer {k}: expected shape {v.shape}, found {new.shape}")
       sharded = isinstance(v.device, tuple) and not isinstance(new.device, tuple)
-      v.replace(new.shard(v.device, v.uop.axis) if sharded else new.to(v.device))  # type: ignore[arg-type]
+      value = new.shard(v.device, v.uop.axis) if sharded else new.to(v.device)  # type: ignore[arg-type]
+      # In place where that is the same: who has captured the memory of the weights sees the new ones.
+      if realize and v.uop.is_realized and v.dtype == value.dtype: v.assign(value)
+      else: v.replace(value)
       if realize: v.realize()
       if consume: del state_dict[k]
       out.append(v)
