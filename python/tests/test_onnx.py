@@ -152,5 +152,7 @@ def test_bad_input():
   with pytest.raises(RuntimeError, match="input 'x' is .*int.*, expected .*float"): run({"x": Tensor([1, 2]), "z": np.zeros(2, np.float32)})
   with pytest.raises(NotImplementedError, match="ops that whit does not have: Loop, NoSuchOp"):
     OnnxRunner(model([node("NoSuchOp", ["x"], ["y"]), node("Loop", ["y"], ["z"])], [value("x", [1])], [value("z", [1])]))
+  no_node = OnnxRunner(model([], [value("x", [2])], [value("y", [2])]))
+  with pytest.raises(ValueError, match="output y is given by no node"): no_node({"x": np.ones(2, np.float32)})
   with pytest.raises(RuntimeError, match=r"MatMul of i0 \(2, 3\), i1 \(2, 3\)"): one("MatMul", [A[0, :2, :3], A[0, :2, :3]])
   assert "Conv" in onnx_ops

@@ -48,3 +48,18 @@ def test_jit_and_cache():
     x = np.array([[k + 1.0], [2.0 * k]], np.float32)
     total += x[:, 0]
     np.testing.assert_allclose(step(Tensor(x).realize(), v.bind(k)).numpy(), total)
+
+
+def test_triangles():
+  x, v = Tensor(A).realize(), Variable("i", 1, 8)
+  q = Tensor(np.random.default_rng(1).standard_normal((2, 8, 4)).astype(np.float32)).realize()
+  for n in (1, 5, 8):
+    i, part = v.bind(n), q[:, :n]
+    for k in (-(1 << 62), -1, 0, 2, 1 << 31, 1 << 62):
+      np.testing.assert_array_equal(x[:, :i].tril(k).pad_to(3, 8).numpy()[:, :n], np.tril(A[:, :n], k))
+      np.testing.assert_array_equal(x[:, :i].triu(k).pad_to(3, 8).numpy()[:, :n], np.triu(A[:, :n], k))
+    some = q[:, :i]
+    got, want = (t.scaled_dot_product_attention(t, t, is_causal=True) for t in (some, part))
+    np.testing.assert_allclose(got.pad_to(2, 8, 4).numpy()[:, :n], want.numpy(), atol=1e-6)
+    of_some, of_part = ((y ** 2).sum().gradient(q)[0] for y in (got, want))
+    np.testing.assert_allclose(of_some.numpy(), of_part.numpy(), atol=1e-5)

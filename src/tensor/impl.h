@@ -58,6 +58,8 @@ bool at_most(const Sint& a, const Sint& b);
 Tensor whole_axes(const Tensor& x, std::span<const int64_t> axes, const UOp& outside = {});
 /// The part of `all` that counts.
 Tensor sized(const Tensor& all, std::span<const Sint> sizes);
+/// The places along an axis: 0, 1 .. in a shape of ones but there, which broadcasts with x.
+Tensor lane_index(const Tensor& x, int64_t axis, DType dt = DType::Int32);
 /// fn of x for an fn that treats each place of the first n axes alone: x may have symbolic sizes there.
 Tensor row_by_row(const char* op, const Tensor& x, size_t n, const std::function<Tensor(const Tensor&)>& fn);
 

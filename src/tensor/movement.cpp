@@ -527,15 +527,15 @@ Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
 namespace {
 Tensor triangle(const char* op, const Tensor& x, int64_t diagonal, bool upper) {
   WHIT_USER(x.ndim() >= 2, Runtime, "[{}] shape {}; expected at least two axes", op, x.shape());
-  const int64_t r = x.shape()[x.ndim() - 2], c = x.shape()[x.ndim() - 1];
   if (x.numel() == 0) return x;
-  const Tensor row = Tensor::arange(0, r, 1).unsqueeze(1), col = Tensor::arange(0, c, 1).unsqueeze(0);
-  const Tensor keep = (row + diagonal).le(col);  // the upper triangle from `diagonal` on
+  const auto col = static_cast<int64_t>(x.ndim()) - 1;
+  const int64_t first = std::clamp(diagonal, -x.shape()[x.ndim() - 2], x.shape()[x.ndim() - 1]) + (upper ? 0 : 1);
+  const Tensor keep = (lane_index(x, col - 1) + first).le(lane_index(x, col));  // the upper triangle from `first` on
   const Tensor zero = Tensor::constant(0.0, x.dtype());
   return upper ? keep.where(x, zero) : keep.where(zero, x);
 }
 }  // namespace
 Tensor Tensor::triu(int64_t diagonal) const { return triangle("triu", *this, diagonal, true); }
-Tensor Tensor::tril(int64_t diagonal) const { return triangle("tril", *this, diagonal + 1, false); }
+Tensor Tensor::tril(int64_t diagonal) const { return triangle("tril", *this, diagonal, false); }
 
 }  // namespace whit

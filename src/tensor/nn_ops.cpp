@@ -46,9 +46,8 @@ Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& val
   const DType wide = least_upper_dtype(least_upper_dtype(dtype(), k.dtype()), DType::Float32);
   Tensor qk = matmul(k.transpose(-2, -1), wide) * (1.0 / std::sqrt(static_cast<double>(size(-1))));
   if (o.is_causal) {
-    const int64_t rows = qk.size(-2), cols = qk.size(-1);
-    const Tensor keep = arange(0, cols, 1).le(arange(0, rows, 1).unsqueeze(1));
-    qk = keep.where(qk, -INFINITY);
+    const auto col = static_cast<int64_t>(qk.ndim()) - 1;
+    qk = lane_index(qk, col).le(lane_index(qk, col - 1)).where(qk, -INFINITY);
   }
   if (o.attn_mask) {
     const Tensor& m = *o.attn_mask;

@@ -36,15 +36,15 @@ Tensor count_of(const Shape& s, std::span<const int64_t> axes, DType dt, double 
 
 DType wide_float(DType dt) { return is_weak(dt) ? dt : least_upper_dtype(dt, DType::Float32); }
 
-Tensor lane_index(const Tensor& x, int64_t axis, DType dt) {
+}  // namespace
+
+Tensor detail::lane_index(const Tensor& x, int64_t axis, DType dt) {
   const auto a = static_cast<size_t>(axis);
   const Sint n = size_of(x.shape(), a);
   Sints sizes(x.ndim(), 1);
   sizes[a] = n;
   return sized(Tensor::arange(0, n.max(), 1, dt).reshape(along(x.ndim(), a, n.max())), sizes);
 }
-
-}  // namespace
 
 Tensor Tensor::sum(const Axes& axis, bool keepdim, std::optional<DType> dt) const {
   const Dims axes = resolve_axes("sum", axis, shape());
@@ -99,7 +99,7 @@ Tensor arg_extreme(const char* op, const Tensor& self, std::optional<int64_t> ax
   const Tensor best = largest ? x.max(a, true) : x.min(a, true);
   Tensor hit = x.eq(best);
   if (is_float(x.dtype())) hit = hit | x.isnan();
-  const Tensor index = hit.where(lane_index(x, a, DType::Int32), Tensor::constant_int(n, DType::Int32)).min(a, keepdim);
+  const Tensor index = hit.where(lane_index(x, a), Tensor::constant_int(n, DType::Int32)).min(a, keepdim);
   if (axis || !keepdim) return index;
   return index.reshape(Dims(self.ndim(), 1));
 }

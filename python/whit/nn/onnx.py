@@ -870,6 +870,8 @@ class OnnxRunner:
     values: dict[str, Any] = {"": None, **self.graph_values, **self._check(inputs)}
     level = DEBUG.value if debug is None else debug
     _run_nodes(self.nodes, values, level)
+    unknown = [name for name in self.graph_outputs if name not in values]
+    if unknown: raise ValueError(f"[onnx] the model's output {', '.join(unknown)} is given by no node")
     return {name: values[name] for name in self.graph_outputs}
 
 
