@@ -237,7 +237,9 @@ Value reduce(const Node* n, const Value& x) {
     const size_t at = static_cast<size_t>(to.position());
     Scalar v = x.scalar(from.position());
     v.dtype = dtype;
-    if (filled[at]) v = monoid_combine(monoid, dtype, out.scalar(to.position()), v);
+    Scalar before = filled[at] ? out.scalar(to.position()) : monoid_identity(monoid, n->dtype);
+    before.dtype = dtype;
+    v = monoid_combine(monoid, dtype, before, v);
     (*out.data)[at] = element_of(v);
     filled[at] = true;
   }

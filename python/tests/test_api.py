@@ -356,3 +356,9 @@ def test_statistics_of_integers_are_float32(default):
     for t in (Tensor([[1, 2, 4]]), Tensor([[True, False, True]])):
       assert {x.dtype for x in (t.mean(), t.var(), t.std(), t.layernorm(), t.normalize(), *t.var_mean())} == {dtypes.float32}
       assert {x.dtype for x in (t.half().mean(), t.half().var(), t.half().layernorm(), t.half().normalize())} == {dtypes.half}
+
+
+@pytest.mark.parametrize("device", ("CPU", "REF"))
+def test_a_sum_of_negative_zeros_is_zero_everywhere(device):
+  x = Tensor([[-0.0] * 9] * 4, dtype="float32").to(device).realize()
+  assert (1 / x.sum(1).realize().to("CPU")).tolist() == [float("inf")] * 4  # as PyTorch has it

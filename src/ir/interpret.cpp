@@ -175,11 +175,13 @@ class Kernel {
     const std::string_view monoid = n->arg.at(0).as_str();
     const auto fold = std::make_shared<std::optional<Scalar>>();  // the value so far; floats are kept in double
     const DType wide = is_float(n->dtype) ? DType::Float64 : n->dtype;
+    Scalar start = monoid_identity(monoid, n->dtype);  // as kernels start: a sum of -0 is 0
+    start.dtype = wide;
     Block block = compile_block({UOp(n->src()[0])}, {n->src().begin() + 1, n->src().end()}, false);
-    block.levels.back().push_back([fold, wide, op = monoid_op(monoid), from = register_of(n->src()[0])] {
+    block.levels.back().push_back([fold, start, wide, op = monoid_op(monoid), from = register_of(n->src()[0])] {
       Scalar v = *from;
       v.dtype = wide;  // a float is a double in every float type
-      *fold = *fold ? eval_scalar(op, wide, std::array{**fold, v}) : v;
+      *fold = eval_scalar(op, wide, std::array{*fold ? **fold : start, v});
     });
     out.push_back([fold, block = std::move(block), to = register_of(n), none = monoid_identity(monoid, n->dtype)] {
       fold->reset();
