@@ -57,6 +57,9 @@ def test_what_is_not_there_says_what_to_do():
   with pytest.raises(ModuleNotFoundError, match="'whit.lazy': `Tensor.uop` is the graph"): importlib.import_module("whit.lazy")
   with pytest.raises(ModuleNotFoundError, match="No module named 'whit.no_such'"): importlib.import_module("whit.no_such")
   with pytest.raises(ImportError, match="whit.viz is not there: .*track_rewrites"): exec("from whit import viz")
+  from whit import nn
+  with pytest.raises(AttributeError, match=r"whit.nn.Sequential is not there: `x.sequential"): nn.Sequential
+  with pytest.raises(ImportError, match=r"whit.nn.ReLU is not there: `x.relu\(\)`, in a list of layers `Tensor.relu`"): exec("from whit.nn import ReLU")
   with pytest.raises(AttributeError, match="whit.helpers.no_such is not there"): helpers.no_such
   assert not hasattr(helpers, "no_such") and getattr(helpers, "no_such", 5) == 5
 

@@ -6,6 +6,7 @@ import math
 from whit.arguments import check_all
 from whit.dtype import dtypes
 from whit.helpers import TRAINING, prod
+from whit.hints import missing
 from whit.tensor import Tensor
 from whit.nn import datasets, lr_scheduler, optim, state, utils  # noqa: F401
 
@@ -265,3 +266,6 @@ class LSTMCell:
 
 
 check_all(globals())
+
+
+def __getattr__(name: str): raise missing(__name__, name)

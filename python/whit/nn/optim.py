@@ -26,6 +26,12 @@ class Optimizer:
     lr_dtype = least_upper_dtype(dtypes.default_float, dtypes.float32)
     self.lr = Tensor(lr, dtype=lr_dtype) if getenv("CONST_LR") else Tensor([lr], device=self.device, dtype=lr_dtype)
 
+  def __setattr__(self, name: str, value):
+    # The rate is memory that a captured step reads: a number goes there.
+    if name == "lr" and isinstance(value, (int, float)) and isinstance(self.__dict__.get("lr"), Tensor):
+      self.lr.assign(Tensor.full(self.lr.shape, value, dtype=self.lr.dtype, device=self.lr.device))
+    else: object.__setattr__(self, name, value)
+
   def _new_optim_param(self) -> list[Tensor]:
     if self.fused: return [Tensor.zeros(sum(p.numel() for p in self.params), dtype=self.param_dtype, device=self.device).is_param_(False)]
     return [Tensor.zeros(*t.shape, dtype=self.param_dtype, device=t.device).is_param_(False) for t in self.params]
