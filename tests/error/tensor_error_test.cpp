@@ -87,7 +87,7 @@ TEST(TensorErrors, Movement) {
 
 TEST(TensorErrors, Devices) {
   EXPECT_EQ(error_of(ErrorKind::Device, [] { Tensor::zeros({1}, {.device = "BOGUS"}).realize(); }),
-            "[device] unknown device BOGUS; there are: CPU, DISK, NULL, REF");
+            "[device] unknown device BOGUS; there are: CPU, DISK, MPI, NULL, REF");
   EXPECT_EQ(error_of(ErrorKind::Value, [] { Tensor::zeros({1}, {.device = "CPU:x"}); }),
             "[device] 'CPU:x' is no device: expected NAME or NAME:ordinal, the ordinal in 0..4095");
   EXPECT_EQ(error_of(ErrorKind::Type, [] { Tensor().sum(); }), "[shape] the tensor is undefined");
