@@ -140,8 +140,8 @@ struct CapturedGraph::Impl {
   };
   std::vector<VariablePlace> variables{};
   int64_t n_ops = 0, n_bytes = 0, n_kernels = 0;
-  bool has_copies = false;
-  Device* device = nullptr;  // of a program
+  bool has_copies = false, is_several = false;  // is_several: devices
+  Device* device = nullptr;                     // of a program
 
   void bind(std::span<const UOp> inputs, const VariableValues& named);
   void run(std::span<const UOp> inputs);
@@ -222,6 +222,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
     if (c.program) {
       call.program = c.program.get();
       call.cpu = c.program->cpu_kernel();
+      g->is_several |= !g->programs.empty() && g->programs[0]->device != c.program->device;
       if (seen_program.emplace(c.program.get(), 1).second) g->programs.push_back(c.program);
       g->n_ops += c.program->n_ops;
       g->n_bytes += c.program->n_bytes;
@@ -234,7 +235,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
         g->values.push_back(c.values[v]);
       }
     } else {
-      g->has_copies = true;
+      g->has_copies = g->is_several = true;
     }
     for (const BoundArg& a : c.args) {
       Slot s{Slot::Kind::Fixed, 0, impl_->number_of_input(a.buffer.get()), a.offset, a.n_bytes, a.is_written};
@@ -396,7 +397,7 @@ void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
     if (c.program && !queued) {
       run_program(*c.program, h + c.first_handle, v + c.first_value, true);
     } else {
-      run_call(bound_call(c, inputs), true);
+      run_call(bound_call(c, inputs), true, is_several);
     }
   }
 }

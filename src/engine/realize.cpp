@@ -170,6 +170,7 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> 
     }
   }
   size_t next = 0;
+  const bool is_several = std::ranges::any_of(s.calls, [&](const ScheduledCall& c) { return !c.kernel || c.device != s.calls[0].device; });
   for (const ScheduledCall& c : s.calls) {
     BoundCall call;
     if (c.kernel) {
@@ -185,7 +186,7 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> 
       call.args.push_back(args[static_cast<size_t>(b)]);
       call.args.back().is_written = call.args.size() <= c.n_written;
     }
-    run_call(call);
+    run_call(call, false, is_several);
     if (recorder) recorder->record(call);
   }
   return outputs;

@@ -53,11 +53,11 @@ std::vector<BufferUse> uses_of(const BoundCall& call) {
 
 bool is_queued(Device& device) { return device.queue() || has_queues(); }
 
-void run_call(const BoundCall& call, bool replayed) {
+void run_call(const BoundCall& call, bool replayed, bool may_queue) {
   os::poll_interrupt();
   if (Device& device = call.args[0].buffer->device(); is_queued(device)) {
     // What reads a file is done now: its errors are told where it was asked for.
-    if (!is_timed() && (call.program || call.args[1].buffer->device().queue())) {
+    if ((may_queue || flag::ASYNC() >= 2) && !is_timed() && (call.program || call.args[1].buffer->device().queue())) {
       if (call.program) counters().add_kernels(1, call.program->n_ops, call.program->n_bytes, 0);
       return enqueue(device, uses_of(call), call.program ? call.program->name : "copy", [call] {
         if (!call.program) return as_buffer(call.args[0])->copy_from(*as_buffer(call.args[1]));
