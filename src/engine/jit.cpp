@@ -108,7 +108,7 @@ struct Capture::Impl : Recorder {
 struct CapturedGraph::Impl {
   struct Call {
     CpuKernel cpu{};
-    const Executable* program = nullptr;  // null: a copy
+    ExecutablePtr program{};  // null: a copy
     uint32_t first_handle = 0, first_value = 0, n_handles = 0;
     uint32_t first_slot = 0;
   };
@@ -116,7 +116,6 @@ struct CapturedGraph::Impl {
   std::vector<void*> handles{};
   std::vector<int64_t> values{};
   std::vector<Slot> slots{};
-  std::vector<ExecutablePtr> programs{};
   std::vector<BufferPtr> fixed{};
   std::unordered_map<uint16_t, BufferPtr> arenas{};
 
@@ -141,7 +140,8 @@ struct CapturedGraph::Impl {
   std::vector<VariablePlace> variables{};
   int64_t n_ops = 0, n_bytes = 0, n_kernels = 0;
   bool has_copies = false, is_several = false;  // is_several: devices
-  Device* device = nullptr;                     // of a program
+  std::string device{};                         // of the first program; "" is the default one
+  Device* opened = nullptr;                     // that device, from the first run on
 
   void bind(std::span<const UOp> inputs, const VariableValues& named);
   void run(std::span<const UOp> inputs);
@@ -212,7 +212,6 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
   // Calls.
   std::unordered_map<const Buffer*, int32_t> fixed_number;
   std::unordered_map<uint16_t, int64_t> arena_bytes;
-  std::unordered_map<const Executable*, char> seen_program;
   for (const BoundCall& c : impl_->calls) {
     CapturedGraph::Impl::Call call;
     call.first_slot = static_cast<uint32_t>(g->slots.size());
@@ -220,10 +219,10 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
     call.first_value = static_cast<uint32_t>(g->values.size());
     call.n_handles = static_cast<uint32_t>(c.args.size());
     if (c.program) {
-      call.program = c.program.get();
+      call.program = c.program;
       call.cpu = c.program->cpu_kernel();
-      g->is_several |= !g->programs.empty() && g->programs[0]->device != c.program->device;
-      if (seen_program.emplace(c.program.get(), 1).second) g->programs.push_back(c.program);
+      if (g->device.empty()) g->device = c.program->device;
+      g->is_several |= g->device != c.program->device;
       g->n_ops += c.program->n_ops;
       g->n_bytes += c.program->n_bytes;
       ++g->n_kernels;
@@ -366,8 +365,7 @@ BoundArg CapturedGraph::Impl::bound_arg(const Slot& s, std::span<const UOp> inpu
 
 BoundCall CapturedGraph::Impl::bound_call(const Call& c, std::span<const UOp> inputs) const {
   BoundCall call;
-  for (const ExecutablePtr& p : programs)
-    if (p.get() == c.program) call.program = p;
+  call.program = c.program;
   for (uint32_t a = 0; a < c.n_handles; ++a) {
     call.args.push_back(bound_arg(slots[c.first_slot + a], inputs));
     call.args.back().is_written = slots[c.first_slot + a].is_written;
@@ -380,8 +378,8 @@ BoundCall CapturedGraph::Impl::bound_call(const Call& c, std::span<const UOp> in
 void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
   void* const* const h = handles.data();
   const int64_t* const v = values.data();
-  if (!device) device = &Device::get(programs.empty() ? std::string() : programs[0]->device);
-  const bool queued = is_queued(*device);
+  if (!opened) opened = &Device::get(device);
+  const bool queued = is_queued(*opened);
   if (!is_timed() && !has_copies && !queued) {
     for (const Call& c : calls) {
       if (c.cpu.fn) {

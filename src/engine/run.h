@@ -27,7 +27,8 @@ struct BoundCall {
 inline bool is_timed() { return flag::DEBUG() >= 2 || is_profiling(); }
 /// True when calls may go to queues, so that run_call() knows in which order.
 bool is_queued(Device& device);
-/// Runs one call; with `may_queue`, which is for graphs over several devices, puts it into its device's queue if that has one. `replayed` only changes how DEBUG=2 prints it.
+/// Runs one call; with `may_queue`, which is for graphs over several devices, puts it into its device's queue if that has one.
+/// `replayed` only changes how DEBUG=2 prints it.
 void run_call(const BoundCall& call, bool replayed = false, bool may_queue = false);
 /// Runs a kernel on handles, with counters and the DEBUG=2 line.
 void run_program(const Executable& program, void* const* handles, const int64_t* values, bool replayed);
