@@ -23,12 +23,14 @@ test: setup
 test-all: setup
 	@python3 tools/ci/run_tests.py --all $(if $(SUMMARY),--summary $(SUMMARY))
 
+# Every row of bench/run.py beside the peers that are installed; `make bench ROWS="matmul train" PAIRS=5` runs some.
+PAIRS ?= 20
 bench: setup
-	@test -e bench/run.py || { echo "make bench: bench/run.py does not exist yet" >&2; exit 2; }
 	PRESET=bench ./dev build
-	.venv/bin/python bench/run.py
+	PRESET=python ./dev build
+	.venv/bin/python bench/run.py --pairs $(PAIRS) $(ROWS)
 
-# The environment in which bench/ runs PyTorch, OpenVINO and tinygrad.
+# The environment in which bench/ runs PyTorch, JAX, ONNX Runtime, OpenVINO and tinygrad.
 bench-peers:
 	@./setup.sh --bench
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what whit needs on Debian 12 and makes the Python environment .venv. Safe to run again; quick when all is there.
 #   ./setup.sh [--quiet]        everything for building and testing
-#   ./setup.sh --bench          also .venv-bench with the peers that bench/ compares with, PyTorch, OpenVINO, tinygrad (5 GB:
-#                               PyTorch's package brings CUDA along; the benchmarks use the CPU)
+#   ./setup.sh --bench          also .venv-bench with the peers that bench/ compares with: PyTorch, JAX, ONNX Runtime, OpenVINO, tinygrad
+#                               (5 GB: PyTorch's package brings CUDA along; the benchmarks use the CPU); OpenBLAS for C++
 set -euo pipefail
 cd "$(dirname "$0")"
 quiet=0 bench=0
@@ -20,6 +20,8 @@ packages=(g++ make cmake ninja-build ccache pkg-config git ca-certificates
   libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libxxhash-dev zlib1g-dev libzstd-dev libzip-dev libpng-dev
   libgtest-dev libgmock-dev libbenchmark-dev libz3-dev
   python3 python3-venv python3-dev dataset-fashion-mnist openmpi-bin)
+
+[ $bench = 0 ] || packages+=(libopenblas0-pthread)
 
 # dpkg-query prints one status a package; a package it does not know is missing too.
 missing=()
@@ -51,6 +53,6 @@ make_venv() {
 }
 make_venv .venv "numpy" "nanobind>=2" "scikit-build-core>=0.10" "pytest" "mypy"
 if [ $bench = 1 ]; then
-  make_venv .venv-bench "numpy" "torch" "tinygrad" "onnx" "openvino" "matplotlib"
+  make_venv .venv-bench "numpy" "torch" "jax" "tinygrad" "onnx" "onnxruntime" "openvino" "matplotlib"
 fi
 say "whit: set up"

@@ -1,7 +1,6 @@
 // Kernels of codegen, one thread, in GFLOPS and as a part of the measured multiply-add peak; matmuls beside OpenBLAS
 // where it is installed. Times are of the thread's CPU clock, medians. `kernel_bench [filter]`; OPTS=1 prints schedules.
 // `kernel_bench matmul M N K [at] [bt]` measures one matmul of any shape.
-#include <dlfcn.h>
 #include <time.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <functional>
 
 #include "ir/text.h"
+#include "openblas.h"
 #include "unit/kernel_zoo.h"
 #include "unit/run_kernel.h"
 
@@ -76,21 +76,13 @@ void row(const char* name, const UOp& kernel, double flops, double bytes, const 
   if (std::getenv("LIN")) std::printf("%s\n", to_text(program.src(1)).c_str());
 }
 
-using Sgemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
-Sgemm find_sgemm() {
-  void* lib = dlopen("libopenblas.so.0", RTLD_NOW);
-  if (!lib) return nullptr;
-  if (void* set = dlsym(lib, "openblas_set_num_threads")) reinterpret_cast<void (*)(int)>(set)(1);
-  return reinterpret_cast<Sgemm>(dlsym(lib, "cblas_sgemm"));
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc > 1) filter = argv[1];
   peak = peak_gflops();
   std::printf("multiply-add peak: %.1f GFLOPS, one core\n", peak);
-  const Sgemm sgemm = find_sgemm();
+  const bench::Sgemm sgemm = bench::find_sgemm(1);
   std::vector<zoo::MatmulShape> matmuls{{256, 256, 256},
                                         {512, 512, 512},
                                         {1024, 1024, 1024},
@@ -116,8 +108,8 @@ int main(int argc, char** argv) {
     std::function<void()> peer;
     if (sgemm)
       peer = [&] {
-        sgemm(101, s.a_transposed ? 112 : 111, s.b_transposed ? 112 : 111, m, n, k, 1, a.data(), s.a_transposed ? m : k, b.data(),
-              s.b_transposed ? k : n, 0, c.data(), n);
+        sgemm(bench::kRowMajor, s.a_transposed ? bench::kTransposed : bench::kPlain, s.b_transposed ? bench::kTransposed : bench::kPlain, m, n, k, 1,
+              a.data(), s.a_transposed ? m : k, b.data(), s.b_transposed ? k : n, 0, c.data(), n);
       };
     const std::string name = fmt::format("matmul {}x{}x{}{}{}", m, n, k, s.a_transposed ? " A^T" : "", s.b_transposed ? " B^T" : "");
     row(name.c_str(), zoo::matmul(s), 2.0 * m * n * k, 0, peer);

@@ -3,7 +3,7 @@ them on demand, so that two peers can take turns within one run.
 
   <- {"ready": ..., "version": ...}      when imports are done
   -> WORK N                              run workload WORK n times
-  <- {"seconds": [...], "first_s": ...}  each run's time; first_s: the time of preparing and of the very first run
+  <- {"seconds": [...], "cpu_s": ...}    each run's time; cpu_s: CPU time of all threads a run, which other work on the machine changes less
 """
 import json
 import resource
@@ -22,17 +22,14 @@ def serve(name, version, workloads):
     try:
       reply = {}
       if work not in prepared:
-        start = time.perf_counter()
         prepared[work] = workloads[work]()
-        prepared[work]()
-        reply["first_s"] = time.perf_counter() - start
-        for _ in range(3): prepared[work]()
-      seconds = []
+        for _ in range(4): prepared[work]()
+      seconds, cpu = [], time.process_time()
       for _ in range(int(n)):
         start = time.perf_counter()
         prepared[work]()
         seconds.append(time.perf_counter() - start)
-      reply["seconds"] = seconds
+      reply["seconds"], reply["cpu_s"] = seconds, (time.process_time() - cpu) / max(len(seconds), 1)
       reply["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6  # of the whole process
     except Exception as error:  # a peer that cannot do it is a row of the table too
       reply = {"error": f"{type(error).__name__}: {error}"}

@@ -1,38 +1,37 @@
-"""tinygrad on the CPU: the workloads that bench/run.py compares whit with. A call ends when its result is there."""
+"""tinygrad on the CPU: the workloads of peer_whit.py, word for word, with `whit` standing for tinygrad.
+
+peer_tinygrad.py              answers `WORK N` lines (peer_protocol.py)
+peer_tinygrad.py --plans      what its planner takes for the models of `models.py plans`
+"""
+import contextlib
 import importlib.metadata
+import io
 import os
+import re
+import sys
+import types
 
-import peer_protocol
-
-os.environ["DEV"] = "CPU"
+is_planning = sys.argv[1:] == ["--plans"]
+os.environ["DEV"] = "NULL" if is_planning else "CPU"
 import tinygrad
-from tinygrad import Device, Tensor, TinyJit, nn
+from tinygrad import Context, Device, Tensor, TinyJit
 
 
-class Model:
-  def __init__(self):
-    self.layers = [
-      nn.Conv2d(1, 32, 5), Tensor.relu, nn.Conv2d(32, 32, 5), Tensor.relu, nn.BatchNorm(32), Tensor.max_pool2d,
-      nn.Conv2d(32, 64, 3), Tensor.relu, nn.Conv2d(64, 64, 3), Tensor.relu, nn.BatchNorm(64), Tensor.max_pool2d,
-      lambda x: x.flatten(1), nn.Linear(576, 10)]
+def create_schedule(*tensors):
+  """As whit.schedule's, as far as models.py needs it: what tinygrad prints of its plan."""
+  printed = io.StringIO()
+  with contextlib.redirect_stdout(printed), Context(DEBUG=1): Tensor.schedule_linear(*tensors)
+  found = re.search(r"memory reduced from [\d.]+ MB -> ([\d.]+) MB", printed.getvalue())
+  if not found: raise RuntimeError("tinygrad prints no plan")
+  return types.SimpleNamespace(stats={"arena_bytes": float(found.group(1)) * 1e6, "live_bytes": 0})
 
-  def __call__(self, x): return x.sequential(self.layers)
 
-
-def train_step(batch=512, images=8192):
-  model = Model()
-  optimizer = nn.optim.Adam(nn.state.get_parameters(model), lr=1e-3)
-  x = Tensor.rand(images, 1, 28, 28).realize()
-  y = Tensor.randint(images, high=10).realize()
-
-  @TinyJit
-  @tinygrad.Context(TRAINING=1)
-  def step():
-    pick = Tensor.randint(batch, high=images)
-    optimizer.zero_grad()
-    loss = model(x[pick]).sparse_categorical_crossentropy(y[pick]).backward()
-    return loss.realize(*optimizer.schedule_step())
-  return lambda: step().item()
+sys.modules["whit"] = tinygrad
+sys.modules["whit.schedule"] = types.ModuleType("whit.schedule")
+sys.modules["whit.schedule"].create_schedule = create_schedule
+import models
+import peer_protocol
+import peer_whit
 
 
 def matmul(n):
@@ -45,12 +44,6 @@ def matmul(n):
   return run
 
 
-def tiny():
-  x = Tensor.randn(16).realize()
-  jitted = TinyJit(lambda t: ((t + 1).contiguous().sum().contiguous() * t).realize())
-  return lambda: jitted(x)
-
-
 if __name__ == "__main__":
-  peer_protocol.serve("tinygrad CPU", importlib.metadata.version("tinygrad"),
-                      {"train": train_step, "matmul1024": lambda: matmul(1024), "tiny": tiny})
+  if is_planning: models.plans()
+  else: peer_protocol.serve("tinygrad CPU", importlib.metadata.version("tinygrad"), {**peer_whit.WORKLOADS, "matmul1024": lambda: matmul(1024)})

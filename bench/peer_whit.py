@@ -1,4 +1,12 @@
-"""whit from Python: the workloads that bench/run.py compares whit with. A call ends when its result is there."""
+"""whit from Python: the workloads that bench/run.py compares with other peers'. A call ends when its result is there.
+
+peer_whit.py                           answers `WORK N` lines (peer_protocol.py)
+peer_whit.py --results N [WORK...]     calls each workload N times and prints a digest of all its results' bytes; says on standard error what it does
+"""
+import hashlib
+import json
+import sys
+
 import peer_protocol
 
 import whit
@@ -15,34 +23,32 @@ class Model:
   def __call__(self, x): return x.sequential(self.layers)
 
 
+def trained(optimizer, loss_of, options=None):
+  """A captured step: the gradients of a loss, the optimiser, the loss read. `step.once` is the function that is captured."""
+  @whit.Context(TRAINING=1)
+  def once():
+    optimizer.zero_grad()
+    loss = loss_of().backward()
+    return loss.realize(*optimizer.schedule_step())
+  jitted = TinyJit(once, **(options or {}))
+  def step(): return jitted().item()
+  step.once = once
+  return step
+
+
 def train_step(batch=512, images=8192):
   model = Model()
-  optimizer = nn.optim.Adam(nn.state.get_parameters(model), lr=1e-3)
   x = Tensor.rand(images, 1, 28, 28).realize()
   y = Tensor.randint(images, high=10).realize()
 
-  @TinyJit
-  @whit.Context(TRAINING=1)
-  def step():
+  def loss():
     pick = Tensor.randint(batch, high=images)
-    optimizer.zero_grad()
-    loss = model(x[pick]).sparse_categorical_crossentropy(y[pick]).backward()
-    return loss.realize(*optimizer.schedule_step())
-  return lambda: step().item()
-
-
-def matmul(n):
-  a, b = Tensor.randn(n, n).realize(), Tensor.randn(n, n).realize()
-  jitted = TinyJit(lambda p, q: (p @ q).realize())
-
-  def run():
-    jitted(a, b)
-    Device[Device.DEFAULT].synchronize()
-  return run
+    return model(x[pick]).sparse_categorical_crossentropy(y[pick])
+  return trained(nn.optim.Adam(nn.state.get_parameters(model), lr=1e-3), loss)
 
 
 def tiny():
-  x = Tensor.randn(16).realize()
+  x = Tensor.rand(16).realize()
   jitted = TinyJit(lambda t: ((t + 1).contiguous().sum().contiguous() * t).realize())
   return lambda: jitted(x)
 
@@ -63,7 +69,8 @@ def resnet18():
 
 
 def inference(layers, *shape):
-  """The call ends with the result in NumPy's memory."""
+  """The call ends with the result in NumPy's memory. Weights are in memory before, as those of a trained network."""
+  Tensor.realize(*nn.state.get_parameters(layers))
   x = Tensor.randn(*shape).realize()
   jitted = TinyJit(lambda t: t.sequential(layers).realize())
   return lambda: jitted(x).numpy()
@@ -110,18 +117,33 @@ def gpt_token(length=128):
   return lambda: token(start).item()
 
 
-def gpt_step():
+def gpt_loss():
+  """A model of four layers and its loss on 2 x 128 tokens."""
   model = Gpt(4)
-  optimizer = nn.optim.AdamW(model.parameters(), 1e-4)
   tokens = Tensor.randint(2, 129, high=model.vocab).realize()
+  return model, lambda: model.loss(tokens[:, :-1], tokens[:, 1:])
 
-  @TinyJit
-  @whit.Context(TRAINING=1)
-  def step():
-    optimizer.zero_grad()
-    loss = model.loss(tokens[:, :-1], tokens[:, 1:]).backward()
-    return loss.realize(*optimizer.schedule_step())
-  return lambda: step().item()
+
+def gpt_step(options=None):
+  model, loss = gpt_loss()
+  return trained(nn.optim.AdamW(model.parameters(), 1e-4), loss, options)
+
+
+def adam_step():
+  """8 layers of 128, batch 32."""
+  layers = [nn.Linear(128, 128) for _ in range(8)]
+  x, y = Tensor.rand(32, 128).realize(), Tensor.rand(32, 128).realize()
+
+  def loss():
+    h = x
+    for layer in layers: h = layer(h).relu()
+    return (h - y).square().mean()
+  return trained(nn.optim.Adam(nn.state.get_parameters(layers), lr=1e-3), loss)
+
+
+def adam_step_not_captured():
+  once = adam_step().once
+  return lambda: once().item()
 
 
 NETWORKS = {
@@ -130,7 +152,24 @@ NETWORKS = {
   "resnet18": lambda batch: inference(resnet18(), batch, 3, 224, 224),
 }
 
+WORKLOADS = {
+  "train": train_step, "tiny": tiny, "gpt-token": gpt_token, "gpt-step": gpt_step, "adam": adam_step, "adam-not-captured": adam_step_not_captured,
+  **{f"{name}-{batch}": lambda make=make, batch=batch: make(batch) for name, make in NETWORKS.items() for batch in (1, 8)}}
+
+
+def print_results(n_calls, names):
+  for name in names or WORKLOADS:
+    Tensor.manual_seed(1)
+    print(f"\nmaking {name}", file=sys.stderr, flush=True)
+    call, digest = WORKLOADS[name](), hashlib.sha256()
+    print(f"\ncalling {name}", file=sys.stderr, flush=True)
+    for _ in range(n_calls):
+      result = call()
+      if isinstance(result, Tensor): result = result.numpy()
+      digest.update(repr(result).encode() if isinstance(result, (int, float)) else result.tobytes())
+    print(json.dumps({"what": name, "digest": digest.hexdigest()}), flush=True)
+
+
 if __name__ == "__main__":
-  peer_protocol.serve("whit from Python", "",
-                      {"train": train_step, "matmul1024": lambda: matmul(1024), "tiny": tiny, "gpt-token": gpt_token, "gpt-step": gpt_step,
-                       **{f"{name}-{batch}": lambda make=make, batch=batch: make(batch) for name, make in NETWORKS.items() for batch in (1, 8)}})
+  if sys.argv[1:2] == ["--results"]: print_results(int(sys.argv[2]), sys.argv[3:])
+  else: peer_protocol.serve("whit from Python", "", WORKLOADS)

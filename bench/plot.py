@@ -1,4 +1,4 @@
-"""bench/results/latest.png from latest.json: each comparison's times as multiples of its fastest peer's that is not whit. Run by bench/run.py."""
+"""RESULTS/latest.png from RESULTS/latest.json (the argument): each result as a part of its reach, by minima and by medians. Run by bench/run.py."""
 import json
 import pathlib
 import sys
@@ -7,41 +7,29 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-RESULTS = pathlib.Path(__file__).resolve().parent / "results"
-
-
-def comparisons():
-  """what -> {peer: seconds, the best of its runs}"""
-  for row in json.loads((RESULTS / "latest.json").read_text()).values():
-    for what, peers in row["numbers"].items():
-      if not isinstance(peers, dict): continue
-      best = {p["name"]: min(p["seconds"]) for p in peers.values() if isinstance(p, dict) and p.get("seconds")}
-      if len(best) > 1 and any(not n.startswith("whit") for n in best): yield what, best
-
 
 def main():
-  found = list(comparisons())
-  if not found: return "no row with peers has run yet"
-  names = sorted({n for _, best in found for n in best}, key=lambda n: (not n.startswith("whit"), n))
-  figure, axes = plt.subplots(figsize=(9, 1 + 0.22 * sum(len(best) + 1 for _, best in found)))
-  y, ticks = 0, []
-  for what, best in found:
-    unit = min(s for n, s in best.items() if not n.startswith("whit"))
-    ticks.append((y + (len(best) - 1) / 2, what))
-    for name in [n for n in names if n in best]:
-      axes.barh(y, best[name] / unit, color=f"C{names.index(name)}", label=name)
-      axes.text(best[name] / unit, y, f" {best[name] * 1e3:.3g} ms", va="center", fontsize=7)
-      y += 1
-    y += 1
-  axes.set_yticks([t for t, _ in ticks], [w for _, w in ticks], fontsize=8)
-  axes.invert_yaxis()
+  folder = pathlib.Path(sys.argv[1])
+  rows = json.loads((folder / "latest.json").read_text())
+  found = [(row, x) for row, r in rows.items() for x in r["lines"] if x["shares"]]
+  if not found: return "no row with a reach has run yet"
+  figure, axes = plt.subplots(figsize=(12, 1.5 + 0.19 * len(found)))
+  for y, (_, x) in enumerate(found):
+    low, mid = max(x["shares"][0], 1e-3), max(x["shares"][-1], 1e-3)
+    color = "tab:green" if x["verdict"] == "met" else "tab:red"
+    axes.plot([low, mid], [y, y], color=color, linewidth=1)
+    axes.plot(low, y, "o", color=color, markersize=5)
+    axes.plot(mid, y, "|", color=color, markersize=8)
+    axes.text(1.01, y, x["value"].split(",")[0], transform=axes.get_yaxis_transform(), va="center", fontsize=6)
+  axes.set_yticks(range(len(found)), [f"{row}: {x['what']}"[:110] for row, x in found], fontsize=6)
+  axes.set_ylim(len(found) - 0.5, -0.5)
   axes.set_xscale("log")
   axes.axvline(1, color="black", linewidth=0.8)
-  axes.set_xlabel("time, in that of the fastest other peer (minima); less is better")
-  handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
-  axes.legend(handles.values(), handles.keys(), fontsize=8, loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3)
+  axes.grid(axis="x", which="both", linewidth=0.3)
+  axes.set_xlabel("measured, in what shall be reached (dot: minima, bar: medians); left of 1 is met")
+  axes.set_title(f"{sum(x['verdict'] == 'met' for _, x in found)} of {len(found)} met", fontsize=9)
   figure.tight_layout()
-  figure.savefig(RESULTS / "latest.png", dpi=120)
+  figure.savefig(folder / "latest.png", dpi=120)
   return None
 
 

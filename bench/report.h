@@ -12,10 +12,10 @@ namespace whit::bench {
 
 inline double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// CPU time of all threads of the process: what the work would take on a core of its own.
-inline double cpu_s() {
+/// CPU time of all threads of the process (or of this thread): what the work would take on a core of its own.
+inline double cpu_s(clockid_t clock = CLOCK_PROCESS_CPUTIME_ID) {
   timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  clock_gettime(clock, &t);
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 

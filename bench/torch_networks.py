@@ -58,37 +58,48 @@ class Gpt:
     return nn.functional.cross_entropy((self.norm(x) @ self.embedding.T).flatten(0, 1), targets.flatten())
 
 
-def gpt_token(length=128):
+def gpt_token(prepared, length=128):
   """One token after length - 1 others, whose keys and values are kept; the likeliest next token."""
   model = Gpt(12)
   kept = [torch.zeros(2, 1, model.heads, length, model.dim // model.heads) for _ in model.layers]
   start = torch.randn(1, 1, model.dim)
 
+  @prepared
+  def token(x):
+    for layer, cache in zip(model.layers, kept):
+      def attend(q, k, v, cache=cache):
+        cache[0, :, :, -1:], cache[1, :, :, -1:] = k, v
+        return nn.functional.scaled_dot_product_attention(q, cache[0], cache[1])
+      x = model.block(x, layer, attend)
+    return (model.norm(x[0]) @ model.embedding.T).argmax()
+
   def run():
-    with torch.inference_mode():
-      x = start
-      for layer, cache in zip(model.layers, kept):
-        def attend(q, k, v, cache=cache):
-          cache[0, :, :, -1:], cache[1, :, :, -1:] = k, v
-          return nn.functional.scaled_dot_product_attention(q, cache[0], cache[1])
-        x = model.block(x, layer, attend)
-      return int((model.norm(x[0]) @ model.embedding.T).argmax())
+    with torch.inference_mode(): return int(token(start))
   return run
 
 
-def gpt_step(compiled=False):
-  model = Gpt(4)
-  optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-  tokens = torch.randint(0, model.vocab, (2, 129))
-  loss_of = torch.compile(model.loss) if compiled else model.loss
-
+def trained(optimizer, loss_of):
+  """A step: the gradients of a loss, the optimiser, the loss read."""
   def step():
     optimizer.zero_grad()
-    loss = loss_of(tokens[:, :-1], tokens[:, 1:])
+    loss = loss_of()
     loss.backward()
     optimizer.step()
     return loss.item()
   return step
+
+
+def gpt_step(prepared):
+  model = Gpt(4)
+  tokens, loss_of = torch.randint(0, model.vocab, (2, 129)), prepared(model.loss)
+  return trained(torch.optim.AdamW(model.parameters(), 1e-4), lambda: loss_of(tokens[:, :-1], tokens[:, 1:]))
+
+
+def adam_step(prepared):
+  """8 layers of 128, batch 32."""
+  model = nn.Sequential(*(m for _ in range(8) for m in (nn.Linear(128, 128), nn.ReLU())))
+  forward, x, y = prepared(model), torch.rand(32, 128), torch.rand(32, 128)
+  return trained(torch.optim.Adam(model.parameters(), lr=1e-3), lambda: (forward(x) - y).square().mean())
 
 
 def make(name, batch):
