@@ -518,8 +518,7 @@ def machine():
 
 def write_table(results, path):
   lines = ["# The latest run of each row of bench/run.py"]
-  for name in [r for r in ROWS if r in results]:
-    r = results[name]
+  for name, r in results.items():
     lines += ["", f"## {name}", "", f"{r['when']}; {r['seconds']:.0f} s; {r['machine']}", "", "| what | measured | beside | reach | |", "|---|---|---|---|---|"]
     lines += [f"| {x['what']} | {x['value']} | {x['beside']} | {x['reach']} | {x['verdict']} |" for x in r["lines"]]
   path.write_text("\n".join(lines) + "\n")
@@ -556,6 +555,7 @@ def main():
       ROWS[name](b)
     when = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     results[name] = {"when": when, "seconds": time.perf_counter() - start, "machine": about, "lines": b.lines, "numbers": b.numbers}
+    results = {n: results[n] for n in ROWS if n in results}
     latest.write_text(json.dumps(results, indent=1) + "\n")
     write_table(results, args.results / "latest.md")
   print(f"written to {args.results}/latest.md and .json")

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from whit import Context, Tensor, TinyJit, nn
+from whit import Context, GlobalCounters, Tensor, TinyJit, nn
 from whit.engine.jit import JitError
 
 
@@ -176,3 +176,14 @@ def test_a_new_seed_reaches_captured_functions():
   assert drawn[0] == drawn[1] == drawn[2] == drawn[3] == drawn[5] != drawn[4]
   Tensor.manual_seed(1)
   assert Tensor.rand(3).tolist() == drawn[0]
+
+
+def test_weights_that_were_never_computed_are_drawn_once():
+  layer = nn.Linear(8, 4)
+  x = Tensor.randn(2, 8).realize()  # another draw since then
+  f = TinyJit(lambda t: layer(t).realize())
+  results = [f(x).tolist() for _ in range(2)]
+  before = GlobalCounters.kernel_count
+  results.append(f(x).tolist())
+  assert GlobalCounters.kernel_count - before == 1
+  assert results[0] == results[1] == results[2] == layer(x).tolist()

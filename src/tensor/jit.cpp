@@ -74,9 +74,8 @@ UOp base_of(const UOp& u) { return UOp(engine::memory_of(u.node())); }
 std::vector<UOp> places_of(const UOp& view) { return is_multi(view->device) ? split_devices(std::span(&view, 1))[0].parts : std::vector<UOp>{view}; }
 
 template <class Fn> bool any_memory(const UOp& buffer_node, Fn&& fn) {
-  for (const UOp& part : buffer_parts(buffer_node))
-    if (fn(engine::buffer_of(part).get())) return true;
-  return false;
+  return buffer_node.op() == Op::Buffer &&
+         std::ranges::any_of(buffer_parts(buffer_node), [&](const UOp& part) { return fn(engine::buffer_of(part).get()); });
 }
 
 const Buffer* allocation_of(const UOp& buffer_node) {
@@ -178,13 +177,13 @@ bool is_pending(const Tensor::Impl& t) {
 }
 bool has_pending_store(const Tensor::Impl& t) { return t.storage && is_pending(t); }
 
-// The tensors whose graphs reach a BUFFER that `is_it` says yes to.
+// The tensors whose graphs reach a BUFFER, or a draw of random words, that `is_it` says yes to.
 template <class Fn> std::vector<Tensor> that_reach(std::vector<Tensor> tensors, Fn&& is_it, bool (*enter)(const Node*)) {
   std::vector<UOp> roots;
   for (const Tensor& t : tensors) roots.push_back(t.impl()->storage ? t.impl()->storage->state() : t.impl()->value);
   std::unordered_map<const Node*, char> reaches;
   for (const Node* n : toposort(roots, enter)) {
-    char r = n->op == Op::Buffer && is_it(n);
+    char r = (n->op == Op::Buffer || n->op == Op::Threefry) && is_it(n);
     if (const UOp where = r || n->op == Op::Buffer ? UOp() : realized(UOp(n))) {
       const UOp b = engine::buffer_below(where);
       r |= b && is_it(b.node());
@@ -462,6 +461,8 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
   const auto reads_memory = [](std::vector<Tensor> all) { return that_reach(std::move(all), [](const Node*) { return true; }, not_realised); };
   const auto is_waiting_value = [](const Tensor::Impl& t) { return !t.storage && is_pending(t); };
   if (settles_values_) Tensor::realize_all(reads_memory(live_if(is_waiting_value)));
+  // Weights that nobody has computed yet would be drawn by each replay.
+  Tensor::realize_all(that_reach(live_if(is_waiting_value), [](const Node* n) { return n->op == Op::Threefry; }, not_realised));
   std::vector<std::weak_ptr<Tensor::Impl>> waiting;
   for (const Tensor& t : reads_memory(live_if(is_waiting_value))) waiting.push_back(t.impl());
   std::unordered_map<const Storage*, std::weak_ptr<Storage>> storages;
