@@ -1,6 +1,8 @@
 // TinyJit for Python: finds the tensors in the arguments, gives results back in the shape of what was returned.
 #include "engine/jit.h"
 
+#include <algorithm>
+
 #include "base/flags.h"
 #include "convert.h"
 #include "ir/text.h"
@@ -19,7 +21,7 @@ class PyJit {
   AnyObject call(nb::args args, nb::kwargs kwargs) {
     if (is_tracing()) return fxn_(*args, **kwargs);
     std::vector<Tensor> inputs;
-    std::vector<nb::object> others;
+    std::vector<Other> others;
     std::string form;  // of the arguments: where tensors are, names, lengths
     for (nb::handle a : args) collect(a, inputs, others, form);
     if (kwargs.size() != 0) {
@@ -39,25 +41,22 @@ class PyJit {
     };
     const bool replays = jit_.is_captured() && flag::JIT();
     if (replays) {
-      // Number, shapes and dtypes of tensors are the business of jit_, which says more about them.
-      WHIT_USER(form == form_ || inputs.size() != n_inputs_, Jit, "[jit] the arguments are {}; captured with {} (t is a tensor, o another object)",
-                form, form_);
-      for (size_t i = 0; i < others.size() && i < others_.size(); ++i)
-        WHIT_USER(is_same(others[i], others_[i]), Jit,
-                  "[jit] an argument that is no tensor is {}, and was {} when captured; replay would use the old one", nb::repr(others[i]).c_str(),
-                  nb::repr(others_[i]).c_str());
+      WHIT_USER(!is_replaying_, Jit, "[jit] called from a second thread while a first one replays it; each needs a TinyJit of its own");
+      // Shapes and dtypes of tensors are the business of jit_, which says more about them.
+      WHIT_USER(inputs.size() == n_inputs_, Jit, "[jit] {} input tensors and sizes; captured with {}", inputs.size(), n_inputs_);
+      WHIT_USER(form == form_, Jit, "[jit] the arguments are {}; captured with {} (t is a tensor, o another object)", form, form_);
+      for (size_t i = 0; i < others.size(); ++i) check_same(others[i], others_[i]);
+      const Replaying replaying(is_replaying_);
       const std::vector<Tensor> out = flag::JIT_CHECK() ? jit_.call(inputs, body) : unlocked([&] { return jit_.call(inputs, {}); });
-      size_t next = 0;
-      return rebuild(structure_, out, next);
+      return rebuild(structure_, out);
     }
     jit_.call(inputs, body);
     if (jit_.is_captured()) {
-      structure_ = returned;
       form_ = std::move(form);
       others_ = std::move(others);
       n_inputs_ = inputs.size();
-      size_t next = 0;
-      structure_ = skeleton(returned, next);
+      std::vector<Tensor> seen;
+      structure_ = skeleton(returned, seen);
     }
     return returned;
   }
@@ -75,19 +74,31 @@ class PyJit {
  private:
   static bool is_list(nb::handle h) { return PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()); }
 
+  struct Replaying {
+    explicit Replaying(bool& is) : is_replaying(is) { is_replaying = true; }
+    ~Replaying() { is_replaying = false; }
+    bool& is_replaying;
+  };
+
+  // An argument that is no tensor, and what tells whether it is the same as before.
+  struct Other {
+    nb::object object, key;
+  };
+
   // Tensors among the arguments, also in lists, tuples and dicts; what else there is; and the form of it all.
-  static void collect(nb::handle h, std::vector<Tensor>& out, std::vector<nb::object>& others, std::string& form, int depth = 0) {
+  static void collect(nb::handle h, std::vector<Tensor>& out, std::vector<Other>& others, std::string& form, int depth = 0) {
+    WHIT_USER(depth < 64, Jit, "[jit] the arguments are nested more than {} deep", depth);
     if (nb::isinstance<Tensor>(h)) {
       out.push_back(nb::cast<Tensor&>(h));
       form += "t,";
     } else if (UOp u; nb::try_cast<UOp>(h, u) && u.shape().empty() && u.dtype() == DType::WeakInt) {
       out.push_back(Tensor(u));  // a size: other values for its variables make no difference
       form += to_formula(u) + ",";
-    } else if (depth < 8 && is_list(h)) {
+    } else if (is_list(h)) {
       form += '[';
       for (nb::handle x : nb::borrow<nb::sequence>(h)) collect(x, out, others, form, depth + 1);
       form += "],";
-    } else if (depth < 8 && PyDict_Check(h.ptr())) {
+    } else if (PyDict_Check(h.ptr())) {
       form += '{';
       for (auto [k, v] : nb::borrow<nb::dict>(h)) {
         form += nb::repr(k).c_str();
@@ -96,22 +107,33 @@ class PyJit {
       }
       form += "},";
     } else {
-      others.push_back(nb::borrow(h));
+      others.push_back({nb::borrow(h), key_of(h)});
       form += "o,";
     }
   }
 
-  // Numbers, texts and None by value, all else by identity.
-  static bool is_same(nb::handle a, nb::handle b) {
-    if (a.is(b)) return true;
-    if (!a.type().is(b.type())) return false;
-    if (PyFloat_Check(a.ptr())) {
-      const double x = PyFloat_AsDouble(a.ptr()), y = PyFloat_AsDouble(b.ptr());
-      return x == y || (x != x && y != y);
+  // Numbers (-0.0 is not 0.0, NaN is NaN), texts and slices by value, arrays, buffers and sets by what they hold, all else by identity.
+  static nb::object key_of(nb::handle h) {
+    const nb::handle type = h.type();
+    if (PyLong_CheckExact(h.ptr()) || PyUnicode_CheckExact(h.ptr()) || PyBytes_CheckExact(h.ptr())) return nb::make_tuple(type, h);
+    if (PyFloat_CheckExact(h.ptr()) || PyComplex_CheckExact(h.ptr())) return nb::make_tuple(type, nb::repr(h));
+    if (PySlice_Check(h.ptr()) || PyRange_Check(h.ptr()))
+      return nb::make_tuple(type, key_of(h.attr("start")), key_of(h.attr("stop")), key_of(h.attr("step")));
+    if (PyAnySet_CheckExact(h.ptr())) return nb::make_tuple(type, nb::steal(PyFrozenSet_New(h.ptr())));
+    if (PyMethod_Check(h.ptr())) return nb::make_tuple(type, key_of(h.attr("__self__")), h.attr("__func__"));
+    if (!PyType_Check(h.ptr()) && nb::hasattr(h, "__array__")) {
+      const nb::object array = nb::module_::import_("numpy").attr("asarray")(h);
+      return nb::make_tuple(type, array.attr("dtype"), array.attr("shape"), array.attr("tobytes")());
     }
-    const bool by_value = PyLong_CheckExact(a.ptr()) || PyUnicode_CheckExact(a.ptr()) || PyBytes_CheckExact(a.ptr()) || PySlice_Check(a.ptr()) ||
-                          a.type().is(nb::module_::import_("types").attr("MethodType"));
-    return by_value && a.equal(b);
+    if (PyObject_CheckBuffer(h.ptr())) return nb::make_tuple(type, nb::steal(PyBytes_FromObject(h.ptr())));
+    return nb::make_tuple(reinterpret_cast<uintptr_t>(h.ptr()));
+  }
+
+  static void check_same(const Other& now, const Other& captured) {
+    if (now.key.equal(captured.key)) return;
+    const std::string is = nb::repr(now.object).c_str(), was = nb::repr(captured.object).c_str();
+    WHIT_USER(is != was, Jit, "[jit] an argument that is no tensor holds other values, or is another object, than when captured: {}", is);
+    raise(ErrorKind::Jit, fmt::format("[jit] an argument that is no tensor is {}, and was {} when captured; replay would use the old one", is, was));
   }
 
   static void flatten(nb::handle h, std::vector<Tensor>& out) {
@@ -128,49 +150,73 @@ class PyJit {
     }
   }
 
-  // The returned object with numbers in the place of tensors, so that it keeps no tensor alive.
-  static nb::object skeleton(nb::handle h, size_t& next) {
-    if (nb::isinstance<Tensor>(h)) return nb::int_(next++);
-    if (is_list(h)) {
+  // `h`, a list, tuple or dict, with what fn makes of its items. Classes derived from these, as named tuples, stay what they are.
+  template <class Fn> static nb::object map_items(nb::handle h, Fn&& fn) {
+    if (PyTuple_Check(h.ptr())) {
       nb::list l;
-      for (nb::handle x : nb::borrow<nb::sequence>(h)) l.append(skeleton(x, next));
-      return PyTuple_Check(h.ptr()) ? nb::object(nb::tuple(l)) : nb::object(l);
+      for (nb::handle x : nb::borrow<nb::sequence>(h)) l.append(fn(x));
+      return nb::hasattr(h, "_make") ? nb::object(h.type().attr("_make")(l)) : nb::object(nb::tuple(l));
     }
-    if (PyDict_Check(h.ptr())) {
-      nb::dict d;
-      for (auto [k, v] : nb::borrow<nb::dict>(h)) d[k] = skeleton(v, next);
-      return d;
-    }
-    return nb::none();
+    nb::object copy = nb::module_::import_("copy").attr("copy")(h);
+    if (PyDict_Check(h.ptr()))
+      for (auto [k, v] : nb::borrow<nb::dict>(h)) copy[k] = fn(v);
+    else
+      for (size_t i = 0; i < nb::len(h); ++i) copy[i] = fn(h[i]);
+    return copy;
   }
 
-  static nb::object rebuild(nb::handle h, const std::vector<Tensor>& out, size_t& next) {
-    if (PyLong_Check(h.ptr())) return nb::cast(out[next++]);
-    if (is_list(h)) {
-      nb::list l;
-      for (nb::handle x : nb::borrow<nb::sequence>(h)) l.append(rebuild(x, out, next));
-      return PyTuple_Check(h.ptr()) ? nb::object(nb::tuple(l)) : nb::object(l);
-    }
-    if (PyDict_Check(h.ptr())) {
-      nb::dict d;
-      for (auto [k, v] : nb::borrow<nb::dict>(h)) d[k] = rebuild(v, out, next);
-      return d;
-    }
-    return nb::none();
+  // The returned object with numbers in the place of tensors, so that it keeps no tensor alive. A tensor that is there twice has
+  // one number: both are views of one memory.
+  static nb::object skeleton(nb::handle h, std::vector<Tensor>& seen) {
+    if (h.is_none()) return nb::none();
+    if (!nb::isinstance<Tensor>(h)) return map_items(h, [&](nb::handle x) { return skeleton(x, seen); });
+    seen.push_back(nb::cast<Tensor&>(h));
+    const auto first = std::ranges::find_if(seen, [&](const Tensor& t) { return t.is_same(seen.back()); });
+    return nb::int_(first - seen.begin());
+  }
+
+  static nb::object rebuild(nb::handle h, const std::vector<Tensor>& out) {
+    if (PyLong_Check(h.ptr())) return nb::cast(out[nb::cast<size_t>(h)]);
+    if (h.is_none()) return nb::none();
+    return map_items(h, [&](nb::handle x) { return rebuild(x, out); });
   }
 
   nb::object fxn_;
   TinyJit jit_;
   nb::object structure_ = nb::none();
   std::string form_;
-  std::vector<nb::object> others_;
+  std::vector<Other> others_;
   size_t n_inputs_ = 0;
+  bool is_replaying_ = false;
+
+ public:
+  // For Python's collector: a method that is jitted leads back to its object.
+  static int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (!nb::inst_ready(self)) return 0;
+    PyJit& jit = *nb::inst_ptr<PyJit>(self);
+    Py_VISIT(jit.fxn_.ptr());
+    Py_VISIT(jit.structure_.ptr());
+    for (const Other& o : jit.others_) {
+      Py_VISIT(o.object.ptr());
+      Py_VISIT(o.key.ptr());
+    }
+    return 0;
+  }
+  static int clear(PyObject* self) {
+    PyJit& jit = *nb::inst_ptr<PyJit>(self);
+    nb::object fxn = std::move(jit.fxn_), structure = std::move(jit.structure_);
+    const std::vector<Other> others = std::move(jit.others_);
+    return 0;
+  }
 };
 
 }  // namespace
 
 void bind_jit(nb::module_& m) {
-  nb::class_<PyJit>(m, "TinyJit", nb::dynamic_attr(), nb::is_weak_referenceable(),
+  PyType_Slot slots[] = {
+      {Py_tp_traverse, reinterpret_cast<void*>(&PyJit::traverse)}, {Py_tp_clear, reinterpret_cast<void*>(&PyJit::clear)}, {0, nullptr}};
+  nb::class_<PyJit>(m, "TinyJit", nb::type_slots(slots),
                     "Runs a function once, captures the kernels of its second call, and replays them afterwards.")
       .def(nb::init<nb::object, int64_t>(), nb::arg("fxn").none(), nb::arg("memory_budget") = 0)
       .def("__call__", &PyJit::call)

@@ -60,6 +60,7 @@ struct Made {
   std::vector<Turn> turns{};
   size_t current = 0;
   std::vector<uint32_t> places{};  // in handles
+  const Turn& turn() const { return turns[current]; }
 };
 constexpr size_t kMaxTurns = 3;
 
@@ -127,11 +128,7 @@ struct CapturedGraph::Impl {
   std::vector<Made> made{};
   std::vector<Output> outputs{};
   std::vector<Extent> written{};  // fixed memory that is written, by base
-  struct State {
-    UOp node;
-    uint32_t n_refs;
-  };
-  std::vector<State> states{};  // BUFFERs from before the capture that are written
+  std::vector<UOp> states{};      // BUFFERs from before the capture that are written
 
   struct VariablePlace {
     std::string name;
@@ -269,12 +266,11 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
   g->written.erase(std::unique(g->written.begin(), g->written.end()), g->written.end());
   for (const UOp& node : impl_->written) {
     const BufferPtr memory = buffer_of(buffer_parts(node)[0]);
-    if (fixed_number.contains(memory.get()) && !impl_->was_made(memory.get())) g->states.push_back({node, 0});
+    if (fixed_number.contains(memory.get()) && !impl_->was_made(memory.get())) g->states.push_back(node);
   }
   impl_->written.clear();
   impl_->calls.clear();
   impl_->made.clear();
-  for (auto& s : g->states) s.n_refs = s.node->refs.load();
   for (const auto& [device, n] : arena_bytes)
     if (n > 0) g->arenas[device] = Buffer::make(std::string(device_name(device)), n);
   for (size_t i = 0; i < g->slots.size(); ++i) {
@@ -312,13 +308,6 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
       WHIT_USER(!(input_written[i] || input_written[j]) || same_as[j] == same_as[i] || !extent_of(*memory[j]).overlaps(e), Jit,
                 "[jit] inputs {} and {} share memory, and the captured function writes it", j, i);
   }
-  for (State& s : states) {
-    const uint32_t n = s.node->refs.load(std::memory_order_relaxed);
-    WHIT_USER(n <= s.n_refs, Jit,
-              "[jit] a tensor that is not realised reads memory that the captured function overwrites; realize it before "
-              "this call");
-    s.n_refs = n;
-  }
   for (VariablePlace& v : variables) {
     // What the function binds itself stays as it was captured.
     const auto it = named.find(v.name);
@@ -332,7 +321,7 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
     for (const uint32_t p : input_places[i]) handles[p] = h;
   }
   for (Made& m : made) {
-    if (!m.turns[m.current].held_by_others()) continue;
+    if (!m.turn().held_by_others()) continue;
     size_t free = m.turns.size();
     for (size_t t = 0; t < m.turns.size(); ++t)
       if (!m.turns[t].held_by_others()) free = t;
@@ -341,12 +330,12 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
         m.turns.erase(m.turns.begin());
         --free;
       }
-      const BufferPtr fresh = Buffer::make(m.turns.empty() ? std::string() : m.turns[0].buffer->device_name(), m.n_elems * whit::n_bytes(m.dtype));
+      const BufferPtr fresh = Buffer::make(m.turns[0].buffer->device_name(), m.n_elems * whit::n_bytes(m.dtype));
       const UOp node = buffer_node(m.dtype, m.n_elems, fresh);
       m.turns.push_back({node, reshape(node, m.shape), fresh});
     }
     m.current = free;
-    void* const h = m.turns[free].buffer->handle();
+    void* const h = m.turn().buffer->handle();
     for (const uint32_t p : m.places) handles[p] = h;
   }
 }
@@ -355,10 +344,7 @@ BoundArg CapturedGraph::Impl::bound_arg(const Slot& s, std::span<const UOp> inpu
   switch (s.kind) {
     case Slot::Kind::Arena: return {arenas.at(s.device), s.offset, s.n_bytes};
     case Slot::Kind::Input: return {buffer_of(buffer_below(inputs[static_cast<size_t>(s.number)])), -1, s.n_bytes};
-    case Slot::Kind::Output: {
-      const Made& m = made[static_cast<size_t>(s.number)];
-      return {m.turns[m.current].buffer, -1, s.n_bytes};
-    }
+    case Slot::Kind::Output: return {made[static_cast<size_t>(s.number)].turn().buffer, -1, s.n_bytes};
     default: return {fixed[static_cast<size_t>(s.number)], -1, s.n_bytes};
   }
 }
@@ -408,8 +394,8 @@ std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const Variab
   g.run(inputs);
   if (Recorder* r = current_recorder()) {
     // Inside of another capture: these calls belong to it.
-    for (const Made& m : g.made) r->record_output(m.turns[m.current].buffer, false);
-    for (const Impl::State& s : g.states) r->record_written(s.node, s.node);
+    for (const Made& m : g.made) r->record_output(m.turn().buffer, false);
+    for (const UOp& s : g.states) r->record_written(s, s);
     for (const Impl::Call& c : g.calls) r->record(g.bound_call(c, inputs));
   }
   std::vector<UOp> out;
@@ -420,8 +406,7 @@ std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const Variab
       case Output::Kind::Input: out.push_back(reshape(buffer_below(inputs[static_cast<size_t>(o.number)]), o.shape)); break;
       case Output::Kind::Made: {
         const Made& m = g.made[static_cast<size_t>(o.number)];
-        const Turn& t = m.turns[m.current];
-        out.push_back(o.shape == m.shape ? t.view : reshape(t.node, o.shape));
+        out.push_back(o.shape == m.shape ? m.turn().view : reshape(m.turn().node, o.shape));
         break;
       }
     }
@@ -441,9 +426,6 @@ std::vector<CapturedGraph::FixedMemory> CapturedGraph::fixed_memory() const {
 }
 size_t CapturedGraph::n_inputs() const { return impl_->same_as.size(); }
 bool CapturedGraph::writes_input(size_t number) const { return impl_->input_written[number] != 0; }
-void CapturedGraph::accept_readers() {
-  for (auto& s : impl_->states) s.n_refs = s.node->refs.load(std::memory_order_relaxed);
-}
 
 int64_t CapturedGraph::n_kernels() const { return impl_->n_kernels; }
 int64_t CapturedGraph::n_copies() const { return static_cast<int64_t>(impl_->calls.size()) - impl_->n_kernels; }

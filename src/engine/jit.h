@@ -28,7 +28,8 @@ class CapturedGraph {
   CapturedGraph& operator=(const CapturedGraph&) = delete;
 
   /// Runs the calls with `inputs` (BUFFERs, or RESHAPEs of them, of the dtypes, shapes and devices of the capture: the caller
-  /// has seen to that) in the place of those of the capture. Gives a view for each output of finish(), of the same shape.
+  /// has seen to that, and that no graph that will be computed reads what the calls overwrite) in the place of those of the
+  /// capture. Gives a view for each output of finish(), of the same shape.
   /// errors: Jit, when memory is passed that the graph itself writes, so that replaying would not be what the function does;
   /// nothing has run then
   std::vector<UOp> replay(std::span<const UOp> inputs, const VariableValues& variables = {});
@@ -41,8 +42,6 @@ class CapturedGraph {
   std::vector<FixedMemory> fixed_memory() const;
   size_t n_inputs() const;
   bool writes_input(size_t number) const;
-  /// The caller has seen to it that every reader of overwritten memory is computed: those that are there now are none.
-  void accept_readers();
 
   int64_t n_kernels() const;
   int64_t n_copies() const;

@@ -156,13 +156,13 @@ Tensor clip_grad_norm_(std::span<const Tensor> params, double max_norm, double n
     WHIT_USER(std::isfinite(total.item()), Runtime, "[clip_grad_norm_] the norm of order {} of the gradients is {}; expected a finite one", norm_type,
               total.item());
   const Tensor scale = (Tensor(max_norm) / (total + 1e-6)).minimum(1.0);
-  for (Tensor& g : grads) g.replace((g * scale.to(g.device())).cast(g.dtype()));
+  for (Tensor& g : grads) g.assign((g * scale.to(g.device())).cast(g.dtype()));
   return total;
 }
 
 void clip_grad_value_(std::span<const Tensor> params, double clip_value) {
   for (const Tensor& p : params)
-    if (Tensor g = p.grad(); g.defined()) g.replace(g.clamp(-clip_value, clip_value));
+    if (Tensor g = p.grad(); g.defined()) g.assign(g.clamp(-clip_value, clip_value));
 }
 
 }  // namespace whit::nn

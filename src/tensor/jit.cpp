@@ -21,7 +21,9 @@ struct Signature {
   Shape shape;
   DType dtype;
   uint16_t device;
+  std::string str() const { return fmt::format("{} of {} on {}", dtype, shape, device_name(device)); }
 };
+Signature signature_of(const Tensor& t) { return {t.shape(), t.dtype(), device_id(t.device().value_or(""))}; }
 
 using Bindings = std::map<std::string, UOp, std::less<>>;  // BINDs by the names of their VARIABLEs
 
@@ -55,8 +57,6 @@ bool same_sizes(const Shape& shape, const Shape& captured, const Bindings& b) {
   for (size_t i = 0; same && i < shape.size(); ++i) same = size_of(shape, i) == Sint(rebound(size_of(captured, i).uop(), b));
   return same;
 }
-
-std::string describe(const Shape& shape, DType dtype, uint16_t device) { return fmt::format("{} of {} on {}", dtype, shape, device_name(device)); }
 
 // Where the inputs lie. An input on several devices has a place on each.
 struct Placed {
@@ -96,16 +96,32 @@ UOp whole_buffer(const Tensor& t) {
   return t.contiguous().realize().uop();
 }
 
-Placed in_memory(std::span<const Tensor> inputs) {
+// Gives t memory of its own where another tensor, computed alike, lies in the same: a store into t must not reach that.
+void unshare(const Tensor& t) {
+  const std::shared_ptr<Storage>& storage = t.impl()->storage;
+  if (!storage || storage->state().op() != Op::Buffer) return;
+  const bool shared = std::ranges::any_of(detail::live_tensors(), [&](const Tensor& o) {
+    if (const auto& other = o.impl()->storage) return other != storage && other->state() == storage->state();
+    const UOp where = realized(o.impl()->value);
+    return where && engine::buffer_below(where) == storage->state();
+  });
+  if (shared) storage->settle(detail::memory_tensor(storage->state()).clone().realize().impl()->storage->state());
+}
+
+Placed in_memory(std::span<const Tensor> inputs, bool alone = false) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = inputs[i];
     WHIT_USER(t.defined() && t.device() && !is_weak(t.dtype()), Jit,
               "[jit] input {} is a constant without memory; pass a tensor on a device (clone() makes one)", i);
   }
   Tensor::realize_all(inputs);
+  if (alone) std::ranges::for_each(inputs, unshare);
   Placed out;
+  std::vector<UOp> wholes;
   for (const Tensor& t : inputs) {
-    UOp u = whole_buffer(t);
+    size_t same = wholes.size();  // the first input that is this tensor, which has one copy
+    for (size_t i = wholes.size(); i-- > 0 && out.any_copied;) same = inputs[i].is_same(t) ? i : same;
+    const UOp& u = wholes.emplace_back(same < wholes.size() ? wholes[same] : whole_buffer(t));
     const bool copied = t.numel() != 0 && base_of(u) != base_of(t.uop());
     out.any_copied |= copied;
     out.is_copied.push_back(copied);
@@ -176,6 +192,7 @@ bool is_pending(const Tensor::Impl& t) {
   return u.op() != Op::Buffer && u->device && !is_weak(u.dtype()) && u.shape().numel() != 0;
 }
 bool has_pending_store(const Tensor::Impl& t) { return t.storage && is_pending(t); }
+bool is_waiting_value(const Tensor::Impl& t) { return !t.storage && is_pending(t); }
 
 // The tensors whose graphs reach a BUFFER, or a draw of random words, that `is_it` says yes to.
 template <class Fn> std::vector<Tensor> that_reach(std::vector<Tensor> tensors, Fn&& is_it, bool (*enter)(const Node*)) {
@@ -218,6 +235,7 @@ struct TinyJit::Captured {
   // store that waits is done before a replay that reads the memory.
   struct Watch {
     UOp node, part;  // one of several devices, or the node again
+    std::weak_ptr<Storage> storage;
     BufferPtr memory;
     uint32_t n_refs;
     int64_t n_uses;
@@ -270,7 +288,7 @@ void TinyJit::Captured::start_watch() {
         if (!memory.contains(b.get())) continue;
         const auto it = std::ranges::find_if(watches, [&](const Watch& w) { return w.memory == b; });
         if (it == watches.end()) {
-          watches.push_back({s->state(), part, b, 0, 0, true});
+          watches.push_back({s->state(), part, s, b, 0, 0, true});
         } else {
           it->sure = false;
         }
@@ -281,7 +299,6 @@ void TinyJit::Captured::start_watch() {
     w.n_refs = w.node->refs.load(std::memory_order_relaxed);
     w.n_uses = w.memory.use_count();
   }
-  graph->accept_readers();
 }
 
 bool TinyJit::Captured::has_changed(const Placed& in) const {
@@ -295,8 +312,9 @@ bool TinyJit::Captured::has_changed(const Placed& in) const {
     if (n->refs.load(std::memory_order_relaxed) > 2) return true;
   }
   return std::ranges::any_of(watches, [](const Watch& w) {
-    return !w.sure || !has_payload(w.part, w.memory.get()) || w.node->refs.load(std::memory_order_relaxed) != w.n_refs ||
-           w.memory.use_count() != w.n_uses;
+    const auto storage = w.storage.lock();
+    return !w.sure || (storage && storage->state() != w.node) || !has_payload(w.part, w.memory.get()) ||
+           w.node->refs.load(std::memory_order_relaxed) != w.n_refs || w.memory.use_count() != w.n_uses;
   });
 }
 
@@ -306,15 +324,12 @@ void TinyJit::Captured::settle(const Placed& in) {
     if (is_written) overwritten[b] = 1;
   for (size_t i = 0; i < in.memory.size(); ++i)
     if (graph->writes_input(i)) overwritten[engine::buffer_of(base_of(in.memory[i])).get()] = 1;
-  std::vector<Tensor> all = that_reach(
-      live_if(has_pending_store), [&](const Node* n) { return any_memory(UOp(n), [&](const Buffer* b) { return memory.contains(b); }); },
-      not_realised);
-  std::vector<Tensor> readers = that_reach(
-      live_if([](const Tensor::Impl& t) { return !t.storage && is_pending(t); }),
-      [&](const Node* n) { return any_memory(UOp(n), [&](const Buffer* b) { return overwritten.contains(b); }); }, not_realised);
-  for (Tensor& t : readers) all.push_back(std::move(t));
-  Tensor::realize_all(all);
-  all.clear();
+  const auto compute = [](bool (*which)(const Tensor::Impl&), bool (*enter)(const Node*), auto&& is_it) {
+    Tensor::realize_all(that_reach(live_if(which), [&](const Node* n) { return any_memory(UOp(n), is_it); }, enter));
+  };
+  // Also what reaches it through computed nodes: those would be found again, with their old values, by who makes them anew.
+  compute(is_waiting_value, nullptr, [&](const Buffer* b) { return overwritten.contains(b); });
+  compute(has_pending_store, not_realised, [&](const Buffer* b) { return memory.contains(b); });
   start_watch();
 }
 
@@ -327,7 +342,9 @@ class Beside {
          const TinyJit::Body& body)
       : memory_(std::move(state)) {
     {
+      Tensor::realize_all(live_if(has_pending_store));
       const Placed in = in_memory(inputs);  // later it would look like a reader of what the function overwrites
+      check_copies(graph, in);
       for (size_t i = 0; i < in.memory.size(); ++i)
         if (graph.writes_input(i)) memory_.push_back(engine::buffer_of(base_of(in.memory[i])));
     }
@@ -408,12 +425,10 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
       values[name] = it->second.arg().as_int();
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const Tensor& t = inputs[i];
-      WHIT_USER(t.defined(), Jit, "[jit] input {} is undefined", i);
-      const uint16_t device = device_id(t.device().value_or(""));
-      WHIT_USER(same_sizes(t.shape(), want[i].shape, bound) && t.dtype() == want[i].dtype && device == want[i].device, Jit,
-                "[jit] input {} is {}; captured with {}", i, describe(t.shape(), t.dtype(), device),
-                describe(want[i].shape, want[i].dtype, want[i].device));
+      WHIT_USER(inputs[i].defined(), Jit, "[jit] input {} is undefined", i);
+      const Signature is = signature_of(inputs[i]);
+      WHIT_USER(same_sizes(is.shape, want[i].shape, bound) && is.dtype == want[i].dtype && is.device == want[i].device, Jit,
+                "[jit] input {} is {}; captured with {}", i, is.str(), want[i].str());
     }
     std::optional<Beside> beside;
     if (flag::JIT_CHECK() && !engine::is_capturing()) {
@@ -422,13 +437,15 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
         if (captured_->memory.at(w.memory.get())) state.push_back(w.memory);
       beside.emplace(std::move(state), *captured_->graph, inputs, given, body);
     }
-    const Placed in = in_memory(inputs);
+    Placed in = in_memory(inputs);
     for (size_t i = 0; i < in.memory.size(); ++i)
       WHIT_USER(in.memory[i].shape() == captured_->parts[i], Jit, "[jit] input {} is in parts of {}; captured with parts of {}", in.input[i],
                 in.memory[i].shape(), captured_->parts[i]);
     check_copies(*captured_->graph, in);
-    if (captured_->has_changed(in)) captured_->settle(in);
-    captured_->graph->accept_readers();
+    if (captured_->has_changed(in)) {
+      captured_->settle(in);
+      if (captured_->writes_inputs) in = in_memory(inputs, true);
+    }
     const std::vector<UOp> done = captured_->graph->replay(in.memory, values);
     std::vector<Tensor> out;
     out.reserve(captured_->results.size());
@@ -451,30 +468,29 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
   }
   WHIT_USER(!engine::is_capturing(), Runtime, "[jit] a function with a jit of its own was called while another one is captured");
   auto fresh = std::make_unique<Captured>();
-  Placed in = in_memory(inputs);
-  for (const Tensor& t : inputs) fresh->inputs.push_back({t.shape(), t.dtype(), device_id(*t.device())});
+  Placed in = in_memory(inputs, true);
+  std::ranges::transform(inputs, std::back_inserter(fresh->inputs), signature_of);
   for (const UOp& p : in.memory) fresh->parts.push_back(p.shape());
   fresh->bindings = bound;
 
   // What waits to be stored belongs to the time before; values that wait may read what the function overwrites.
   Tensor::realize_all(live_if(has_pending_store));
-  const auto reads_memory = [](std::vector<Tensor> all) { return that_reach(std::move(all), [](const Node*) { return true; }, not_realised); };
-  const auto is_waiting_value = [](const Tensor::Impl& t) { return !t.storage && is_pending(t); };
-  if (settles_values_) Tensor::realize_all(reads_memory(live_if(is_waiting_value)));
+  if (settles_values_) Tensor::realize_all(that_reach(live_if(is_waiting_value), [](const Node*) { return true; }, not_realised));
   // Weights that nobody has computed yet would be drawn by each replay.
   Tensor::realize_all(that_reach(live_if(is_waiting_value), [](const Node* n) { return n->op == Op::Threefry; }, not_realised));
-  std::vector<std::weak_ptr<Tensor::Impl>> waiting;
-  for (const Tensor& t : reads_memory(live_if(is_waiting_value))) waiting.push_back(t.impl());
-  std::unordered_map<const Storage*, std::weak_ptr<Storage>> storages;
-  for (const Tensor& t : detail::live_tensors())
-    if (const auto& s = t.impl()->storage) storages.emplace(s.get(), s);
-
   std::vector<Tensor> out;
   {
     const Stand stand(inputs, in);
     engine::Capture capture(in.memory);
     in.memory.clear();  // a reference would look like a reader of what the function overwrites
     in.whole.clear();
+    std::vector<std::tuple<std::weak_ptr<Tensor::Impl>, const Storage*, const Node*>> before;
+    std::unordered_map<const Storage*, std::weak_ptr<Storage>> storages;
+    for (const Tensor& t : detail::live_tensors()) {
+      const auto& s = t.impl()->storage;
+      if (s) storages.emplace(s.get(), s);
+      before.emplace_back(t.impl(), s.get(), t.impl()->value.node());
+    }
     out = body(given);
     std::vector<Tensor> all = out;
     for (Tensor& t : live_if(has_pending_store)) {
@@ -488,12 +504,17 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
       WHIT_USER(t.device() && !is_weak(t.dtype()), Jit, "[jit] a result is a constant without memory; return tensors that are computed on a device");
       const UOp whole = whole_buffer(t);
       Captured::Result& r = fresh->results.emplace_back();
-      r.chain = detail::memory_tensor(sized(whole, t.shape())).impl()->value;
-      const size_t before = results.size();
-      for (const UOp& place : places_of(whole)) results.push_back(place);
-      r.n_places = results.size() - before;
+      const Tensor in_place = detail::memory_tensor(sized(whole, t.shape()));
+      r.chain = in_place.impl()->value;
+      const std::vector<UOp> places = places_of(whole);
+      results.insert(results.end(), places.begin(), places.end());
+      r.n_places = places.size();
       const auto& storage = t.impl()->storage;
-      if (!storage || !storages.contains(storage.get())) continue;
+      if (!storage || !storages.contains(storage.get())) {  // what is held is what replays take turns with, no view of a temporary
+        t.impl()->value = r.chain;
+        t.impl()->storage = in_place.impl()->storage;
+        continue;
+      }
       for (size_t i = 0; i < inputs.size() && r.input < 0; ++i)
         if (inputs[i].impl()->storage == storage) r.input = static_cast<int64_t>(i);
       r.same_chain = t.impl()->value;
@@ -502,25 +523,32 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
     }
     fresh->graph = capture.finish(results);
     check_copies(*fresh->graph, in);
-    // Values from before that read overwritten memory, or were computed in the capture, would be computed again by each
-    // replay, from what the memory holds then. This call was right; the next one captures, once they are computed.
+    // Values from before that read overwritten memory, were computed in the capture, or became others (a gradient that is added
+    // to), would be computed again by each replay, from what the memory holds then. This call was right; the next one captures,
+    // once they are computed.
     std::vector<Tensor> still;
+    Tensor replaced;
     bool again = false;
-    for (const auto& w : waiting) {
-      auto t = w.lock();
+    for (const auto& [tensor, storage, value] : before) {
+      const auto t = tensor.lock();
       if (!t) continue;
-      again |= t->storage != nullptr;
-      if (!t->storage) still.emplace_back(std::move(t));
+      const bool was_computed = !storage && t->storage;
+      again |= was_computed;
+      if (!was_computed && (t->storage.get() != storage || (!storage && t->value.node() != value))) replaced = Tensor(t);
+      if (is_waiting_value(*t)) still.emplace_back(t);
     }
-    const auto before = capture.overwritten();
-    again |= !that_reach(
-                  std::move(still), [&](const Node* n) { return std::ranges::any_of(before, [&](const UOp& b) { return b.node() == n; }); }, nullptr)
-                  .empty();
+    const auto lost = capture.overwritten();
+    const auto is_lost = [&](const Node* n) { return std::ranges::any_of(lost, [&](const UOp& b) { return b.node() == n; }); };
+    again |= replaced.defined() || !that_reach(std::move(still), is_lost, nullptr).empty();
     if (again && !settles_values_) {
       settles_values_ = true;
       ++cnt_;
       return out;
     }
+    WHIT_USER(!replaced.defined(), Jit,
+              "[jit] the function replaced the value of a tensor from before it, of shape {}, which a replay cannot; assign() to one that is in "
+              "memory, as clone() makes it",
+              replaced.shape());
   }
   captured_ = std::move(fresh);
   captured_->start_watch();

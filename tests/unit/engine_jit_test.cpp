@@ -71,24 +71,6 @@ TEST(EngineJit, state_is_updated_in_place) {
   EXPECT_EQ(values(state), (V{12, 14}));
 }
 
-TEST(EngineJit, a_lazy_reader_of_state_is_refused) {
-  UOp state = buf({0, 0});
-  const UOp x = buf({1, 2});
-  Capture c(std::vector<UOp>{x});
-  UOp next = after(state, state, state + x);
-  state = {};
-  state = engine::realize(next);
-  next = {};
-  const auto g = c.finish(std::vector<UOp>{});
-  {
-    const UOp lazy = state * cst(2, state);
-    EXPECT_NE(jit_error([&] { g->replay(std::vector<UOp>{x}); }).find("is not realised reads memory"), std::string::npos);
-    EXPECT_EQ(values(engine::realize(lazy)), (V{2, 4}));
-  }
-  g->replay(std::vector<UOp>{x});
-  EXPECT_EQ(values(state), (V{2, 4}));
-}
-
 TEST(EngineJit, old_readers_inside_of_the_function) {
   UOp state = buf({1, 2});
   const UOp x = buf({5, 5});
