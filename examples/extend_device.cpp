@@ -7,9 +7,7 @@
 #include "runtime/device.h"
 #include "runtime/program.h"
 #include "whit/whit.h"
-
-namespace whit {
-namespace {
+using namespace whit;
 
 class HeapAllocator : public Allocator {
  public:
@@ -24,41 +22,21 @@ class HeapAllocator : public Allocator {
   void do_free(void* handle, int64_t, const BufferSpec&) override { std::free(handle); }
 };
 
-class HeapProgram : public Program {
+class HeapProgram : public CpuProgram {
  public:
-  explicit HeapProgram(const KernelObject& o) : Program(o.name, o.n_buffers, o.n_variables), program_(o) {}
+  using CpuProgram::CpuProgram;
   double run(void* const* buffers, const int64_t* variables, const LaunchSize& size, bool wait) override {
-    CpuKernel kernel = program_.kernel(size.global[0]);
-    kernel.min_part = kernel.global;  // never more than this thread
-    kernel.launch(buffers, variables);
+    CpuKernel one = kernel(size.global[0]);
+    one.min_part = one.global;  // never more than this thread
+    one.launch(buffers, variables);
     return wait ? 1e-9 : 0;
   }
-
- private:
-  CpuProgram program_;
 };
 
-class HeapKind : public DeviceKind {
- public:
-  HeapKind() : DeviceKind("HEAP", "the CPU over malloc, one thread") {}
-  int count() override { return kPlainOrdinals; }
-  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
-    return std::make_unique<PlainDevice<HeapAllocator, HeapProgram>>(device_name, target.arch);
-  }
-  std::vector<std::string> renderers() const override { return {"LLVM", "C"}; }
-  std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {
-    return renderer == "LLVM" ? make_llvm_compiler(arch) : make_c_compiler(arch);
-  }
-  std::string default_arch() override { return host_cpu_arch(); }
-};
-
-[[maybe_unused]] const bool registered = (register_device(std::make_unique<HeapKind>()), true);
-
-}  // namespace
-}  // namespace whit
+using HeapKind = HostKind<PlainDevice<HeapAllocator, HeapProgram>>;
+[[maybe_unused]] const bool registered = (register_device(std::make_unique<HeapKind>("HEAP", "the CPU over malloc, one thread")), true);
 
 int main() {
-  using namespace whit;
   const Tensor x = Tensor::from<float>({1, 2, 3, 4}).reshape({2, 2}).to("HEAP");
   for (const float v : x.matmul(x).relu().to_vector<float>()) std::printf("%.0f ", v);
   std::printf("on %s\n", x.device()->c_str());

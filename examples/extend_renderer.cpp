@@ -1,7 +1,6 @@
 // A renderer of one's own: kernels as plain C, a statement a node, for a device that compiles and runs them. It has the ops
 // that the program below needs, and says what it lacks. docs/render.md tells how a whole language is made.
 #include <cstdio>
-#include <map>
 
 #include "ir/build.h"
 #include "render/renderer.h"
@@ -9,71 +8,41 @@
 #include "runtime/host_memory.h"
 #include "runtime/program.h"
 #include "whit/whit.h"
+using namespace whit;
 
-namespace whit {
-namespace {
-
-const std::map<DType, const char*> kTypes = {{DType::Bool, "_Bool"}, {DType::Float32, "float"}, {DType::Int64, "int64_t"}};
-const std::map<Op, const char*> kInfix = {{Op::Add, "+"}, {Op::Sub, "-"}, {Op::Mul, "*"}, {Op::Fdiv, "/"}, {Op::CmpLt, "<"}, {Op::And, "&"}};
-
-std::string render_plain(const UOp& program, std::string_view kernel, const Target&) {
-  std::unordered_map<const Node*, std::string> called;
-  std::string out = fmt::format(
-      "typedef long int64_t;\nvoid {}(void* const* buffers, const int64_t* variables, void* scratch, "
-      "int64_t first, int64_t last) {{\n",
-      kernel);
-  int n_values = 0;
-  for (const Node* n : program.src(1)->src()) {  // a node that is listed again is done again
-    std::string x[3];
-    for (size_t i = 0; i < n->n_src && i < 3; ++i) {
-      const UOp s = UOp(n->src()[i]);
-      x[i] = !s.is_const() ? called[s.node()] : is_float(s.dtype()) ? fmt::format("{:e}f", s.arg().as_float()) : fmt::format("{}", const_int(s));
-    }
-    const std::string v = called[n] = fmt::format("v{}", n_values++);
-    const auto type = kTypes.find(n->dtype);
-    const std::string t = type == kTypes.end() ? "" : type->second;
-    switch (n->op) {
-      case Op::Const: break;
-      case Op::Param: out += fmt::format("{}* restrict {} = buffers[{}];\n", t, v, n->arg.int_at(0)); break;
-      case Op::Reg: out += fmt::format("{} {}[1];\n", t, v); break;
-      case Op::Index: called[n] = fmt::format("({} + {})", x[0], x[1]); break;
-      case Op::Range:
-        out += axis_type(n) == AxisType::Global ? fmt::format("for (int64_t {0} = first; {0} < last; ++{0}) {{\n", v)
-                                                : fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0}) {{\n", v, range_size(n));
-        break;
-      case Op::EndRange: out += "}\n"; break;
-      case Op::Load: out += fmt::format("{} {} = *{};\n", t, v, x[0]); break;
-      case Op::Store: out += fmt::format("*{} = {};\n", x[0], x[1]); break;
-      case Op::Max: out += fmt::format("{0} {1} = {2} > {3} || {2} != {2} ? {2} : {3};\n", t, v, x[0], x[1]); break;
-      case Op::Where: out += fmt::format("{} {} = {} ? {} : {};\n", t, v, x[0], x[1], x[2]); break;
-      case Op::MulAcc: out += fmt::format("{} {} = __builtin_fmaf({}, {}, {});\n", t, v, x[0], x[1], x[2]); break;
-      default:
-        WHIT_USER(kInfix.contains(n->op) && !t.empty(), NotImplemented, "[plain] no text for {} of {}", name(n->op), name(n->dtype));
-        out += fmt::format("{} {} = {} {} {};\n", t, v, x[0], kInfix.at(n->op), x[1]);
-    }
-  }
-  return out + "}\n";
-}
-
-class PlainKind : public DeviceKind {
- public:
-  PlainKind() : DeviceKind("PLAIN", "the CPU over plain C") {}
-  int count() override { return 1; }
-  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget&) override {
-    return std::make_unique<PlainDevice<HostAllocator, CpuProgram>>(device_name, "");
-  }
-  std::vector<std::string> renderers() const override { return {"PLAIN"}; }
-  std::shared_ptr<Compiler> make_compiler(const std::string&, const std::string&) override { return make_c_compiler(host_cpu_arch()); }
+const std::unordered_map<DType, const char*> kTypes = {{DType::Bool, "_Bool"}, {DType::Float32, "float"}, {DType::Int64, "long"}, {DType::Void, ""}};
+// {0} {1} {2}: the sources, {t} {v}: the node's type and name, {n}: a PARAM's slot, or where a RANGE ends.
+const std::unordered_map<Op, const char*> kText = {
+    {Op::Add, "{t} {v} = {0} + {1};\n"},
+    {Op::Mul, "{t} {v} = {0} * {1};\n"},
+    {Op::Fdiv, "{t} {v} = {0} / {1};\n"},
+    {Op::MulAcc, "{t} {v} = __builtin_fmaf({0}, {1}, {2});\n"},
+    {Op::Index, "{t}* {v} = {0} + {1};\n"},
+    {Op::Load, "{t} {v} = *{0};\n"},
+    {Op::Store, "*{0} = {1};\n"},
+    {Op::Reg, "{t} {v}[1];\n"},
+    {Op::Param, "{t}* restrict {v} = buffers[{n}];\n"},
+    {Op::Range, "for (long {v} = {first}; {v} < {n}; ++{v}) {{\n"},
+    {Op::EndRange, "}}\n"},
 };
 
-}  // namespace
-}  // namespace whit
+std::string render_plain(const UOp& program, std::string_view kernel, const Target&) {
+  const auto statement = [](const Node* n, const std::string& v, std::span<const std::string> src) {
+    WHIT_USER(kText.contains(n->op) && kTypes.contains(n->dtype), NotImplemented, "[plain] no text for {} of {}", name(n->op), name(n->dtype));
+    const bool is_loop = n->op == Op::Range, is_parallel = is_loop && axis_type(n) == AxisType::Global;
+    const int64_t number = is_loop ? range_size(n) : n->op == Op::Param ? n->arg.int_at(0) : 0;
+    return fmt::format(fmt::runtime(kText.at(n->op)), src[0], src[1], src[2], fmt::arg("t", kTypes.at(n->dtype)), fmt::arg("v", v),
+                       fmt::arg("first", is_parallel ? "first" : "0"), fmt::arg("n", is_parallel ? "last" : std::to_string(number)));
+  };
+  return fmt::format("void {}(void* const* buffers, const long* variables, void* scratch, long first, long last) {{\n{}}}\n", kernel,
+                     render_statements(program, statement));
+}
 
 int main() {
-  using namespace whit;
   register_renderer({"plain", cpu_caps(), render_plain, false});
-  register_device(std::make_unique<PlainKind>());
+  register_device(
+      std::make_unique<HostKind<PlainDevice<HostAllocator, CpuProgram>>>("PLAIN", "the CPU over plain C", std::vector<std::string>{"PLAIN"}));
   const Tensor x = Tensor::from<float>({1, -2, 3, 4, 5, -6}).reshape({2, 3}).to("PLAIN");
-  for (const float v : (x.matmul(x.T()) / 3).relu().to_vector<float>()) std::printf("%.2f ", v);
+  for (const float v : (x.matmul(x.T()) / 3).to_vector<float>()) std::printf("%.2f ", v);
   std::printf("on %s\n", x.device()->c_str());
 }

@@ -81,7 +81,7 @@ def python() -> str:
 
     import whit
     lines = []
-    for name in ["whit", *sorted(m.name for m in pkgutil.walk_packages(whit.__path__, "whit.") if "_whit" not in m.name)]:
+    for name in ["whit", *sorted(m.name for m in pkgutil.walk_packages(whit.__path__, "whit.") if "._" not in m.name)]:
         module = importlib.import_module(name)
         for key, value in sorted(vars(module).items()):
             if key.startswith("_") or getattr(value, "__module__", None) != name or not callable(value):

@@ -3,8 +3,8 @@
 
   tools/rule_coverage.py [SECONDS]    build-release has test_fuzz, test_rules and whit-opt, python/whit its module; SECONDS a fuzzer
 
-Models are the networks of bench/models.py and the examples, on LLVM and on C, and for the device NULL. A rule that neither fires
-has its own test all the same: tests/rules makes graphs of its pattern and demands that it fires. It may be one too many.
+Models are the networks of bench/models.py and the examples, on LLVM and on C, and for the device NULL; programs are those of
+tests/rules/programs_test.cpp and the texts of index_test.cpp. A rule that none fires is one too many.
 """
 import os
 import pathlib
@@ -35,12 +35,13 @@ def fired(command: list[str], **env: str) -> set[str]:
 def main(seconds: str = "60") -> None:
     python = str(ROOT / ".venv/bin/python")
     build = ROOT / "build-release"
-    by = {"models": set(), "fuzzers": set()}
+    by = {"models": set(), "fuzzers": set(), "programs": set()}
     for program in MODELS:
         by["models"] |= fired([python, *program])
     by["models"] |= fired([python, "examples/cnn.py", "--steps", "1"], DEV="CPU:C")
     for executable, test in FUZZERS:
         by["fuzzers"] |= fired([str(build / "tests" / executable), f"--gtest_filter={test}"], WHIT_FUZZ_SECONDS=seconds)
+    by["programs"] |= fired([str(build / "tests/test_rules"), "--gtest_filter=Rules/Programs.*:Index.*"])
     rules = subprocess.run([build / "tools/whit-opt", "--rules"], capture_output=True, text=True, check=True).stdout.split()
     lines = ["# What fires each rule, beside its own test: tools/rule_coverage.py writes it."]
     for rule in sorted(set(rules)):
@@ -49,7 +50,7 @@ def main(seconds: str = "60") -> None:
         if not who:
             print(f"never fired: {rule}")
     FILE.write_text("\n".join(lines) + "\n")
-    print(f"{len(set(rules))} rules, {len(by['models'])} fired by models, {len(by['fuzzers'])} by fuzzers")
+    print(f"{len(set(rules))} rules, {len(by['models'])} fired by models, {len(by['fuzzers'])} by fuzzers, {len(by['programs'])} by programs")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def generate() -> str:
     spec = importlib.util.spec_from_file_location("whit._whit", next((ROOT / "python/whit").glob("_whit*.so")))
     sys.modules["whit._whit"] = extension = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(extension)
-    generator = StubGen(module=extension, include_docstrings=False, quiet=True)
+    generator = StubGen(module=extension, include_docstrings=False, include_private=True, quiet=True)
     generator.put(extension)
     text = generator.get()
     errors = "\n".join(f"class {name}(RuntimeError): ..." for name in ("CompileError", "DeviceError", "InternalError", "JitError"))
@@ -44,10 +44,11 @@ def generate() -> str:
             line = re.sub(r"(\(|, )(\*{1,2}\w+)(?=[,)])", r"\1\2: Any", line)
             for bare, full in (("dict", "dict[Any, Any]"), ("list", "list[Any]"), ("tuple", "tuple[Any, ...]"), ("Callable", "Callable[..., Any]")):
                 line = re.sub(rf"((?:-> |: |\[|\| |, )(?:builtins\.|collections\.abc\.)?){bare}\b(?![\[\w(])(?!: \w)", rf"\1{full}", line)
+        line = re.sub(r"-> object: \.\.\.$", "-> Any: ...", line)
         if re.search(r"def __(eq|ne)__\(.*-> (UOp|Tensor): \.\.\.$", line):
             line += "  # type: ignore[override]"
         lines.append(line)
-    text = "\n".join(lines)
+    text = "\n".join(lines).replace("from collections.abc import ", "from collections.abc import Iterator, ", 1) + "\n\n__version__: str"
     return ("# The types of the extension module. Written by tools/stubs.py; python/tests/test_types.py compares.\n"
             "import builtins\n" + text).rstrip() + "\n"
 

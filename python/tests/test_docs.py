@@ -13,7 +13,7 @@ from whit import Context, Tensor, dtypes, nn
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 NAMES = {"Tensor": Tensor, "dtypes": dtypes, "nn": nn, "Context": Context}
 MEMBERS = [n for n in dir(Tensor) if not n.startswith("_")]
-MODULES = ["whit", *(m.name for m in pkgutil.walk_packages(whit.__path__, "whit.") if "_whit" not in m.name)]
+MODULES = ["whit", *(m.name for m in pkgutil.walk_packages(whit.__path__, "whit.") if "._" not in m.name)]
 
 
 def run_examples(name: str, doc: str, names: dict) -> int:

@@ -23,8 +23,8 @@ SAYS = {
 }
 SAYS_IN_CPP = {
   "extend_op": ["0.00 0.25 0.50 1.00", "1.00 4.00 4.00 1.00"],
-  "extend_pass": ["kernels as it is: 2", "kernels without barriers: 1", "kernels with a division: 1"],
-  "extend_renderer": ["4.67 0.00 0.00 25.67 on PLAIN"],
+  "extend_pass": ["kernels as it is: 2", "kernels without barriers: 1", "divisions in its kernels: 1, after the rule: 0"],
+  "extend_renderer": ["4.67 -8.00 -8.00 25.67 on PLAIN"],
   "extend_device": ["7 10 15 22 on HEAP"],
 }
 
@@ -110,13 +110,13 @@ def test_a_renderer_is_checked():
 
 
 def test_devices_from_python_keep_the_contracts_and_run_everything():
-  bytes_, plain = load("extend_device"), load("extend_renderer")
+  bytes_, checked = load("extend_device"), load("extend_renderer")
   Device.register("BYTES", bytes_.BytesDevice)
-  plain.PlainC().register()
-  Device.register("PLAIN", plain.PlainDevice)
+  checked.CheckedC().register()
+  Device.register("CHECKED", checked.CheckedDevice)
   rng = np.random.default_rng(5)
   a, b = rng.standard_normal((6, 5)).astype(np.float32), rng.standard_normal((5, 4)).astype(np.float32)
-  for name in ("BYTES", "PLAIN"):
+  for name in ("BYTES", "CHECKED"):
     assert device.check_device(name) == []
     x, y = Tensor(a, device=name), Tensor(b, device=name)
     np.testing.assert_allclose((x @ y).softmax().numpy(), Tensor(a).matmul(Tensor(b)).softmax().numpy(), rtol=1e-5)
@@ -126,7 +126,7 @@ def test_devices_from_python_keep_the_contracts_and_run_everything():
     w.assign(w * 2).realize()
     np.testing.assert_array_equal(w.numpy(), b * 2)
     assert Device[name] is Device[name] and type(Device[name]).__module__ in ("extend_device", "extend_renderer")
-  assert Tensor([1.0], device="BYTES").to("BYTES:1").to("PLAIN").to("CPU").item() == 1.0
+  assert Tensor([1.0], device="BYTES").to("BYTES:1").to("CHECKED").to("CPU").item() == 1.0
   assert Device["BYTES:1"].count() == 2 and Device["CPU"].count() == 64
   with pytest.raises(RuntimeError, match="BYTES:?1? is registered again while BYTES"): Device.register("BYTES", bytes_.BytesDevice)
   GlobalCounters.reset()

@@ -12,7 +12,8 @@ from whit.device import Device  # noqa: F401
 from whit.tensor import Tensor  # noqa: F401
 from whit.engine.jit import TinyJit  # noqa: F401
 from whit.function import function  # noqa: F401
-from whit.transform import checkpoint, grad, hessian, jacobian, jvp, value_and_grad, vjp, vmap  # noqa: F401
+from whit.transform import (checkpoint as checkpoint, grad as grad, hessian as hessian, jacobian as jacobian, jvp as jvp, value_and_grad as value_and_grad,
+                            vjp as vjp, vmap as vmap)
 from whit.uop.ops import UOp, Variable  # noqa: F401
 
 __version__ = _whit.__version__
@@ -20,13 +21,15 @@ __all__ = ["Tensor", "TinyJit", "function", "Variable", "UOp", "dtypes", "Global
 
 
 TYPE_CHECKING = False
-if TYPE_CHECKING: from whit.helpers.files import fetch
+if TYPE_CHECKING:
+  from typing import Any
+  from whit.helpers.files import fetch as fetch
 
 
-def __dir__(): return sorted({*globals(), *__all__})
+def __dir__() -> list[str]: return sorted({*globals(), *__all__})
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> "Any":
   if name != "fetch": raise _missing(__name__, name)
   from whit.helpers.files import fetch  # which needs modules that take long
   globals()[name] = fetch

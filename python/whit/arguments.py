@@ -7,6 +7,9 @@ import os
 import re
 import reprlib
 
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Any, Callable
+
 
 def _split(text: str) -> list[str]:
   """At commas outside of brackets and quotes."""
@@ -62,7 +65,7 @@ def explain(text: str) -> str:
   if not m: return text
   name, overloads, invoked = m[1], re.findall(r"^\s+\d+\. \w*\((.*)\)(?: -> .*)?$", m[2], re.M), m[3]
   if not overloads: return text
-  clean = lambda t: re.sub(r"(?:[\w.]*\.)?(\w+)", r"\1", t) if "." in t and not t.strip()[0].isdigit() else t
+  def clean(t: str) -> str: return re.sub(r"(?:[\w.]*\.)?(\w+)", r"\1", t) if "." in t and not t.strip()[0].isdigit() else t
   plain, _, kw = invoked.partition("kwargs = {")
   given = [clean(t) for t in _split(plain.strip().rstrip(","))]
   named = {k.strip(): clean(v.strip()) for k, _, v in (p.partition(":") for p in _split(kw.rpartition("}")[0]))}
@@ -78,11 +81,11 @@ def explain(text: str) -> str:
   return f"[{name.strip('_') if name != '__init__' else given[0]}] {offence}; its arguments are {' or '.join(shown)}"
 
 
-def _is_int(x) -> bool: return hasattr(x, "__index__")
-def _is_number(x) -> bool: return hasattr(x, "__float__") and not hasattr(x, "uop")
-def _are(x, test) -> bool: return isinstance(x, (list, tuple)) and all(test(v) or _are(v, test) for v in x)
-def _is_tensor(x) -> bool: return hasattr(x, "uop") and hasattr(x, "grad")
-def _is_path(x) -> bool: return isinstance(x, (str, os.PathLike))
+def _is_int(x: Any) -> bool: return hasattr(x, "__index__")
+def _is_number(x: Any) -> bool: return hasattr(x, "__float__") and not hasattr(x, "uop")
+def _are(x: Any, test: Callable[[Any], bool]) -> bool: return isinstance(x, (list, tuple)) and all(test(v) or _are(v, test) for v in x)
+def _is_tensor(x: Any) -> bool: return hasattr(x, "uop") and hasattr(x, "grad")
+def _is_path(x: Any) -> bool: return isinstance(x, (str, os.PathLike))
 
 
 # What the arguments of nn's functions and constructors have to be, by name.
@@ -106,7 +109,7 @@ _KINDS = {
 _KIND_OF = {name: (test, said) for said, (test, names) in _KINDS.items() for name in names.split()}
 
 
-def checked(f, op: str = ""):
+def checked(f: Callable[..., Any], op: str = "") -> Callable[..., Any]:
   """`f` with its arguments checked by their names: one that is no such thing is a TypeError that names the operation, the argument and what is expected.
   Without `op` it is a method, and the operation is its class.
 
@@ -116,7 +119,7 @@ def checked(f, op: str = ""):
   signature = inspect.signature(f)
 
   @functools.wraps(f)
-  def call(*args, **kwargs):
+  def call(*args: Any, **kwargs: Any) -> Any:
     try: bound = signature.bind(*args, **kwargs)
     except TypeError: return f(*args, **kwargs)  # Python's own text
     for name, x in bound.arguments.items():
@@ -132,19 +135,19 @@ def checked(f, op: str = ""):
   return call
 
 
-def _called(f):
+def _called(f: Callable[..., Any]) -> Callable[..., Any]:
   """A layer's `__call__`, which takes a tensor."""
   name = list(inspect.signature(f).parameters)[1]
 
   @functools.wraps(f)
-  def call(self, x, *args, **kwargs):
+  def call(self: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     if not hasattr(x, "uop") and not hasattr(x, "toposort"):
       raise TypeError(f"[{type(self).__name__}] '{name}' is {'None' if x is None else f'of type {type(x).__name__}'}; expected a tensor")
     return f(self, x, *args, **kwargs)
   return call
 
 
-def check_all(module: dict):
+def check_all(module: dict[str, Any]) -> None:
   """Every public function, constructor and layer of a module is `checked` from here on. Called at the module's end.
 
   >>> from whit import nn
@@ -156,6 +159,6 @@ def check_all(module: dict):
     if name.startswith("_") or getattr(f, "__module__", "") != module["__name__"]: continue
     if isinstance(f, type):
       if f.__name__ != name: continue  # another name of one that is checked
-      if "__init__" in vars(f): f.__init__ = checked(f.__init__)  # type: ignore[misc]
-      if "__call__" in vars(f): f.__call__ = _called(f.__call__)
+      if "__init__" in vars(f): setattr(f, "__init__", checked(vars(f)["__init__"]))
+      if "__call__" in vars(f): setattr(f, "__call__", _called(vars(f)["__call__"]))
     elif inspect.isfunction(f): module[name] = checked(f, name)

@@ -4,24 +4,24 @@ While it runs, `import tinygrad` and its submodules give whit's. What whit does 
 """
 from __future__ import annotations
 
-import importlib, importlib.abc, importlib.machinery, os, runpy, sys
+import importlib, importlib.abc, importlib.machinery, os, runpy, sys, types
 
 from whit.hints import missing_module
 
 
 class _Loader(importlib.abc.Loader):
-  def __init__(self, name: str): self.name = name
-  def create_module(self, spec):
+  def __init__(self, name: str) -> None: self.name = name
+  def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
     module = importlib.import_module(self.name)
     self.spec = module.__spec__
     return module
-  def exec_module(self, module): module.__spec__ = self.spec  # which the import system has replaced
+  def exec_module(self, module: types.ModuleType) -> None: module.__spec__ = self.spec  # which the import system has replaced
 
 
 class _Finder(importlib.abc.MetaPathFinder):
   """tinygrad.X is whit.X, the same module object."""
 
-  def find_spec(self, name, path=None, target=None):
+  def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
     top, _, rest = name.partition(".")
     if top != "tinygrad": return None
     ours = f"whit.{rest}" if rest else "whit"

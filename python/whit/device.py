@@ -3,10 +3,11 @@ from __future__ import annotations
 
 from whit import _whit
 from whit.helpers import DEV  # noqa: F401
+from whit._typing import Devices
 from whit.hints import missing
 
 TYPE_CHECKING = False
-if TYPE_CHECKING: from typing import Any, Callable
+if TYPE_CHECKING: from typing import Any, Callable, Iterator
 
 CompileError = _whit.CompileError
 Buffer = _whit.Buffer
@@ -47,7 +48,7 @@ class HostAllocator(Allocator):
   >>> memory._free(handle, 2)
   """
 
-  def __init__(self):
+  def __init__(self) -> None:
     import ctypes
     self._c, self._c_types = ctypes.CDLL(None), ctypes
     self._c.aligned_alloc.restype, self._c.aligned_alloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t, ctypes.c_size_t]
@@ -57,7 +58,7 @@ class HostAllocator(Allocator):
   def _alloc(self, size: int) -> int:
     address = self._c.aligned_alloc(64, (size + 63) & ~63)
     if not address: raise MemoryError(f"[device] the C library has no {size} bytes")
-    return address
+    return int(address)
   def _free(self, opaque: int, size: int) -> None: self._c.free(opaque)
   def _copyin(self, dest: int, src: memoryview) -> None: self._bytes(dest, src.nbytes)[:] = src.cast("B")
   def _copyout(self, dest: memoryview, src: int) -> None: dest.cast("B")[:] = self._bytes(src, dest.nbytes)
@@ -75,7 +76,7 @@ class Compiler:
 
   cachekey: str | None = None
 
-  def __init__(self, arch: str = ""): self.arch = arch
+  def __init__(self, arch: str = "") -> None: self.arch = arch
   def compile(self, src: str) -> bytes: return src.encode()
   def disassemble(self, lib: bytes) -> str: raise NotImplementedError(f"[device] {type(self).__name__} does not disassemble")
 
@@ -115,7 +116,7 @@ class Compiled:
   arch: str = ""
   renderers: dict[str, Callable[[str], Any]] = {}
 
-  def __init__(self, device: str, allocator: Allocator | None = None, runtime: Callable[[KernelObject], Callable] | None = None):
+  def __init__(self, device: str, allocator: Allocator | None = None, runtime: Callable[[KernelObject], Callable[..., Any]] | None = None) -> None:
     self.device, self.allocator, self.runtime = device, allocator, runtime
   def count(self) -> int:
     """How many devices of this kind there are."""
@@ -124,7 +125,7 @@ class Compiled:
     """Returns when all earlier work of the device is done."""
   def finalize(self) -> None:
     """Called once, when the process ends."""
-  def __repr__(self): return f"<Device {self.device}>"
+  def __repr__(self) -> str: return f"<Device {self.device}>"
 
 
 class _BuiltIn(Compiled):
@@ -135,7 +136,7 @@ class _BuiltIn(Compiled):
 
 
 class _Devices:
-  def __init__(self): self._opened: dict[str, Compiled] = {}
+  def __init__(self) -> None: self._opened: dict[str, Compiled] = {}
 
   @property
   def DEFAULT(self) -> str: return _whit.default_device()
@@ -171,9 +172,9 @@ class _Devices:
     if not name.isidentifier() or name != name.upper(): raise ValueError(f"[device] a device is named by upper-case letters and digits, not {name!r}")
     _whit.register_device(name, device)
 
-  def get_class(self, device: str) -> type: return type(self[device])
+  def get_class(self, device: str) -> type[Compiled]: return type(self[device])
 
-  def get_available_devices(self):
+  def get_available_devices(self) -> Iterator[str]:
     """The names of the devices that open."""
     return iter(_whit.available_devices())
 
@@ -181,7 +182,7 @@ class _Devices:
 Device = _Devices()
 
 
-def canonicalize_device(device):
+def canonicalize_device(device: Devices | list[str]) -> str | tuple[str, ...]:
   """The full name of a device; of several, a tuple, or the one name where it is one.
 
   >>> canonicalize_device("cpu:0")
@@ -209,14 +210,14 @@ def check_device(name: str) -> list[str]:
   return broken
 
 
-def _numbers(Tensor, device, *shape):
+def _numbers(Tensor: Any, device: str, *shape: int) -> Any:
   n = 1
   for s in shape: n *= s
   return Tensor([((i * 37) % 64 - 31) / 8 for i in range(n)]).reshape(*shape).to(device).realize()
 
 
 # Each is exact in float32, whatever the order of its sums.
-_KERNELS = {
+_KERNELS: dict[str, Callable[[Any, str], list[Any]]] = {
   "elementwise arithmetic": lambda T, d: [(x := _numbers(T, d, 7, 9)) * 2 + 1, x.maximum(0.5), (x > 0).where(x, -x), x.trunc(), x.int() // 3, x.int() % 5],
   "sums": lambda T, d: [(x := _numbers(T, d, 16, 33)).sum(), x.sum(0), x.max(1), x.int().prod(1)],
   "a matrix product": lambda T, d: [_numbers(T, d, 5, 24) @ _numbers(T, d, 24, 6)],
@@ -226,7 +227,7 @@ _KERNELS = {
 }
 
 
-def enumerate_devices_str():
+def enumerate_devices_str() -> Iterator[str]:
   """The lines of the device table.
 
   >>> next(enumerate_devices_str()).split()
@@ -235,7 +236,7 @@ def enumerate_devices_str():
   return iter(_whit.device_table().splitlines())
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
   if name in ("ProfileEvent", "ProfilePointEvent", "ProfileRangeEvent"):
     from whit.helpers import timing
     return getattr(timing, name)

@@ -1,10 +1,13 @@
 """Element types. `dtypes.float32` and so on are singletons: compare them with `is` or `==`."""
 from __future__ import annotations
 
-import enum
+import builtins, enum
 
 from whit import _whit
 from whit.hints import missing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Any, Callable
 
 DType = _whit.DType
 InvalidType, Invalid = _whit.InvalidType, _whit.Invalid
@@ -61,16 +64,16 @@ class dtypes(metaclass=_DTypesMeta):
   all = floats + ints + (bool,)
 
   @staticmethod
-  def is_float(x: DType): return _whit.is_float(x)
+  def is_float(x: DType) -> builtins.bool: return _whit.is_float(x)
   @staticmethod
-  def is_int(x: DType): return _whit.is_int(x)
+  def is_int(x: DType) -> builtins.bool: return _whit.is_int(x)
   @staticmethod
-  def is_unsigned(x: DType): return _whit.is_unsigned(x)
+  def is_unsigned(x: DType) -> builtins.bool: return _whit.is_unsigned(x)
   @staticmethod
-  def is_bool(x: DType): return x is dtypes.bool
+  def is_bool(x: DType) -> builtins.bool: return x is dtypes.bool
 
   @staticmethod
-  def from_py(x) -> DType:
+  def from_py(x: Any) -> DType:
     """The dtype of a Python number or (nested) list: numbers are weak, lists strong."""
     if x is True or x is False: return dtypes.bool
     if x.__class__.__name__ == "int": return dtypes.weakint
@@ -81,13 +84,13 @@ class dtypes(metaclass=_DTypesMeta):
     raise RuntimeError(f"Could not infer dtype of {x} with type {type(x)}")
 
   @staticmethod
-  def finfo(dt: DType) -> tuple:
+  def finfo(dt: DType) -> tuple[builtins.int, builtins.int]:
     """(exponent bits, mantissa bits) of a float dtype."""
     if not dtypes.is_float(dt): raise ValueError(f"{dt} is not a floating point type")
     return _whit.finfo(dt)
 
   @staticmethod
-  def as_const(val, dt: DType): return dt.const(val)
+  def as_const(val: Any, dt: DType) -> Any: return dt.const(val)
 
 
 DTYPES_DICT = {k: v for k, v in dtypes.__dict__.items() if isinstance(v, DType) and k != "void" and not _whit.is_weak(v)}
@@ -111,23 +114,23 @@ can_lossless_cast = _whit.can_lossless_cast
 sum_acc_dtype = _whit.sum_acc_dtype
 
 
-def _to_np_dtype(dtype: DType):
+def _to_np_dtype(dtype: DType) -> Any:
   """The NumPy type, or None where NumPy has none."""
   import numpy as np
-  return np.dtype(dtype.fmt).type if dtype.fmt is not None else None
+  return np.dtype(str(dtype.fmt)).type if dtype.fmt is not None else None
 
 
-def _from_np_dtype(npdtype) -> DType:
+def _from_np_dtype(npdtype: Any) -> DType:
   import numpy as np
   return to_dtype(np.dtype(npdtype).name)
 
 
-def _to_torch_dtype(dtype: DType):
-  import torch
+def _to_torch_dtype(dtype: DType) -> Any:
+  import torch  # type: ignore[import-not-found,unused-ignore]
   return getattr(torch, dtype.name, None)
 
 
-def _from_torch_dtype(torchdtype) -> DType: return to_dtype(str(torchdtype).split(".")[1])
+def _from_torch_dtype(torchdtype: Any) -> DType: return to_dtype(str(torchdtype).split(".")[1])
 
 
 class AddrSpace(enum.IntEnum):
@@ -149,12 +152,12 @@ class ConstFloat(float):
   (True, False)
   """
 
-  def __eq__(self, x): return _whit.bits_of(self, "float64") == _whit.bits_of(x, "float64") if isinstance(x, float) else float.__eq__(self, x)
-  def __ne__(self, x): return not self == x
-  def __hash__(self): return hash(_whit.bits_of(self, "float64"))
+  def __eq__(self, x: object) -> bool: return _whit.bits_of(self, "float64") == _whit.bits_of(x, "float64") if isinstance(x, float) else float.__eq__(self, x)
+  def __ne__(self, x: object) -> bool: return not self == x
+  def __hash__(self) -> int: return hash(_whit.bits_of(self, "float64"))
 
 
-def _truncate(dt: DType):
+def _truncate(dt: DType) -> Callable[[Any], Any]:
   return lambda x: _whit.eval_scalar(_whit.Ops.CAST, dt, [x])
 
 
@@ -168,7 +171,7 @@ def float_to_fp16(x: float) -> float:
   >>> float_to_fp16(1.0001)
   1.0
   """
-  return truncate[dtypes.float16](float(x))
+  return float(truncate[dtypes.float16](float(x)))
 
 
 def float_to_bf16(x: float) -> float:
@@ -177,7 +180,7 @@ def float_to_bf16(x: float) -> float:
   >>> float_to_bf16(1.001)
   1.0
   """
-  return truncate[dtypes.bfloat16](float(x))
+  return float(truncate[dtypes.bfloat16](float(x)))
 
 
 def float_to_fp8(x: float, dtype: DType) -> int:
@@ -197,10 +200,10 @@ def fp8_to_float(x: int, dtype: DType) -> float:
   1.0
   """
   if dtype not in dtypes.fp8s: raise ValueError(f"[fp8_to_float] {dtype} is no 8-bit float")
-  return _whit.from_bits(x, dtype)
+  return float(_whit.from_bits(x, dtype))
 
 
-def bitcast(x, in_dtype: DType, out_dtype: DType):
+def bitcast(x: Any, in_dtype: DType, out_dtype: DType) -> Any:
   """The same bits as a number of another dtype of the same width.
 
   >>> bitcast(1.0, dtypes.float32, dtypes.int32)
@@ -219,7 +222,7 @@ def storage_fmt_for_dtype(dtype: DType) -> str | None:
   return "H" if dtype is dtypes.bfloat16 else "B" if dtype in dtypes.fp8s else dtype.fmt
 
 
-def to_storage_scalar(x, dtype: DType):
+def to_storage_scalar(x: Any, dtype: DType) -> Any:
   """A number as `storage_fmt_for_dtype` packs it.
 
   >>> to_storage_scalar(1.0, dtypes.bfloat16)
@@ -228,7 +231,7 @@ def to_storage_scalar(x, dtype: DType):
   return _whit.bits_of(truncate[dtype](x), dtype) if dtype is dtypes.bfloat16 or dtype in dtypes.fp8s else truncate[dtype](x)
 
 
-def from_storage_scalar(x, dtype: DType):
+def from_storage_scalar(x: Any, dtype: DType) -> Any:
   """A number from what `storage_fmt_for_dtype` unpacks.
 
   >>> from_storage_scalar(16256, dtypes.bfloat16)
@@ -237,4 +240,4 @@ def from_storage_scalar(x, dtype: DType):
   return _whit.from_bits(x, dtype) if dtype is dtypes.bfloat16 or dtype in dtypes.fp8s else x
 
 
-def __getattr__(name: str): raise missing(__name__, name)
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

@@ -96,9 +96,9 @@ def missing_module(name: str) -> ModuleNotFoundError:
 class _Finder:
   """Asked last: says why a module of whit is not there."""
 
-  def find_spec(self, name, path=None, target=None):
+  def find_spec(self, name: str, path: object = None, target: object = None) -> None:
     if name.startswith("whit.") and not name.startswith("whit._whit"): raise missing_module(name)
     return None
 
 
-sys.meta_path.append(_Finder())  # type: ignore[arg-type]
+sys.meta_path.append(_Finder())

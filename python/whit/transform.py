@@ -8,125 +8,164 @@ from __future__ import annotations
 import functools
 
 from whit import _whit
+from whit._typing import P, R
 from whit.tensor import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-  from typing import Any, Callable
-  Tree = Any  # a Tensor, or a list, tuple or dict of trees
+  from typing import Any, Callable, Iterable, Sequence
+  Tree = Any  # a Tensor, None, or a list, tuple or dict of trees
 
 
-def _flatten(tree: Tree, out: list) -> Tree:
-  # The tree with numbers in the place of tensors.
+class _AsItIs:
+  """The place of what is no tensor."""
+  def __init__(self, value: object) -> None: self.value = value
+
+
+def _same_kind(tree: Tree, items: Iterable[Any]) -> Tree: return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+
+
+def _flatten(op: str, tree: Tree, out: list[Tensor], others: bool = False) -> Tree:
+  # The tree with numbers in the place of tensors; with `others` it may hold anything else too.
   if isinstance(tree, Tensor):
     out.append(tree)
     return len(out) - 1
-  if isinstance(tree, (list, tuple)): return type(tree)(_flatten(x, out) for x in tree)
-  if isinstance(tree, dict): return {k: _flatten(x, out) for k, x in tree.items()}
-  raise TypeError(f"[transform] a {type(tree).__name__}; expected a Tensor, or a list, tuple or dict of them")
+  if tree is None: return None
+  if isinstance(tree, (list, tuple)): return _same_kind(tree, [_flatten(op, x, out, others) for x in tree])
+  if isinstance(tree, dict):  # by key, so that equal dicts are equal trees
+    made = {k: _flatten(op, tree[k], out, others) for k in sorted(tree, key=lambda k: (type(k).__name__, k))}
+    return {k: made[k] for k in tree}
+  if others: return _AsItIs(tree)
+  raise TypeError(f"[{op}] a {type(tree).__name__}; expected a Tensor, None, or a list, tuple or dict of them")
 
 
-def _unflatten(form: Tree, leaves) -> Tree:
+def _unflatten(form: Tree, leaves: Sequence[Any]) -> Tree:
+  if form is None: return None
   if isinstance(form, int): return leaves[form]
+  if isinstance(form, _AsItIs): return form.value
   if isinstance(form, dict): return {k: _unflatten(x, leaves) for k, x in form.items()}
-  return type(form)(_unflatten(x, leaves) for x in form)
+  return _same_kind(form, [_unflatten(x, leaves) for x in form])
+
+
+def _argnums(op: str, argnums: object, n: int) -> tuple[int, ...]:
+  nums = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+  for i in nums:
+    if not isinstance(i, int): raise TypeError(f"[{op}] argnums holds a {type(i).__name__}; expected an int or a tuple of ints")
+    if not -n <= i < n: raise IndexError(f"[{op}] argnums {i} is out of range for {n} arguments")
+  return tuple(i % n for i in nums)
 
 
 class _Traced:
   """`fn` as a function of a list of tensors; remembers the form of what it returned."""
-  def __init__(self, fn: Callable, args: tuple, argnums: tuple[int, ...] | None = None, has_aux=False):
-    self.fn, self.args, self.has_aux, self.leaves = fn, list(args), has_aux, []
+  def __init__(self, op: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], argnums: tuple[int, ...] | None = None) -> None:
+    self.op, self.fn, self.args, self.kwargs = op, fn, list(args), kwargs
+    self.leaves: list[Tensor] = []
     self.argnums = tuple(range(len(args))) if argnums is None else argnums
-    self.forms = [_flatten(args[i], self.leaves) for i in self.argnums]
+    self.forms = [_flatten(op, args[i], self.leaves, others=op == "vmap") for i in self.argnums]
     self.out_form: Tree = None
 
-  def __call__(self, leaves: list[Tensor]) -> list[Tensor]:
-    args, out = list(self.args), []
+  def __call__(self, leaves: Sequence[Tensor]) -> list[Tensor]:
+    args, out = list(self.args), list[Tensor]()
     for i, form in zip(self.argnums, self.forms): args[i] = _unflatten(form, leaves)
-    self.out_form = _flatten(self.fn(*args), out)
+    self.out_form = _flatten(self.op, self.fn(*args, **self.kwargs), out)
     return out
 
-  def inputs(self, leaves) -> tuple: return tuple(_unflatten(f, leaves) for f in self.forms)
-  def outputs(self, leaves) -> Tree: return _unflatten(self.out_form, leaves)
+  def inputs(self, leaves: Sequence[Any]) -> tuple[Any, ...]: return tuple(_unflatten(f, leaves) for f in self.forms)
+  def outputs(self, leaves: Sequence[Any]) -> Tree: return _unflatten(self.out_form, leaves)
 
 
-def _axes(axes, tree, out: list) -> None:
+def _axes(what: str, axes: Any, tree: Tree, out: list[int | None]) -> None:
   # An entry a tensor: an int or None stands for all tensors below it.
-  if isinstance(tree, Tensor) or axes is None or isinstance(axes, int):
-    leaves: list = []
-    _flatten(tree, leaves)
-    out.extend([axes] * len(leaves))
+  if tree is None: return
+  if isinstance(tree, Tensor):
+    if axes is not None and not isinstance(axes, int): raise TypeError(f"[vmap] {what} has {axes!r} for a tensor; expected an int or None")
+    out.append(axes)
+  elif isinstance(tree, (list, tuple)):
+    if not isinstance(axes, (list, tuple)): axes = [axes] * len(tree)
+    if len(axes) != len(tree): raise ValueError(f"[vmap] {what} has {len(axes)} axes {axes} for {len(tree)} arguments")
+    for a, x in zip(axes, tree): _axes(what, a, x, out)
   elif isinstance(tree, dict):
-    for k, x in tree.items(): _axes(axes[k], x, out)
-  else:
-    if len(axes) != len(tree): raise ValueError(f"[vmap] {len(axes)} axes {axes} for {len(tree)} arguments")
-    for a, x in zip(axes, tree): _axes(a, x, out)
+    if isinstance(axes, dict) and axes.keys() != tree.keys(): raise ValueError(f"[vmap] {what} names {sorted(axes)}; expected {sorted(tree)}")
+    for k in sorted(tree, key=lambda k: (type(k).__name__, k)): _axes(what, axes[k] if isinstance(axes, dict) else axes, tree[k], out)
+  elif axes is not None: raise TypeError(f"[vmap] an argument is a {type(tree).__name__}, which has no axis {axes!r}; expected a tensor, or None in {what}")
 
 
-def vmap(fn: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
+def vmap(fn: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, R]:
   """`fn` of one example as a function of many: one graph, not a loop. `in_axes` says which axis of each argument is mapped (None: shared),
-  `out_axes` where that axis goes in the results.
+  `out_axes` where that axis goes in the results. What is no tensor, and arguments by keyword, are the same for all examples.
 
   >>> from whit import Tensor, vmap
   >>> vmap(lambda x, y: (x * y).sum(), in_axes=(0, None))(Tensor([[1.0, 2.0], [3.0, 4.0]]), Tensor([1.0, 10.0])).tolist()
   [21.0, 43.0]
   """
   @functools.wraps(fn)
-  def mapped(*args):
-    traced, axes = _Traced(fn, args), []
-    _axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, args, axes)
-    back: list = []
-    def body(leaves):
+  def mapped(*args: P.args, **kwargs: P.kwargs) -> R:
+    traced = _Traced("vmap", fn, args, kwargs)
+    axes: list[int | None] = []
+    back: list[int | None] = []
+    _axes("in_axes", in_axes, args, axes)
+    def body(leaves: Sequence[Tensor]) -> list[Tensor]:
       out = traced(leaves)
-      _axes(out_axes, traced.outputs(out), back)
+      _axes("out_axes", out_axes, traced.outputs(out), back)
       return out
     # The axes of the results are known when the function was traced.
     out = _whit.vmap(body, traced.leaves, axes, [])
-    moved = [t if a == 0 else t.permute(*_to_place(t.ndim, a)) for t, a in zip(out, back)]
-    return traced.outputs(moved)
+    result: R = traced.outputs([t if a == 0 else t.permute(*_to_place(t.ndim, a)) for t, a in zip(out, back)])
+    return result
   return mapped
 
 
-def _to_place(ndim: int, axis: int) -> list[int]:
+def _to_place(ndim: int, axis: int | None) -> list[int]:
+  if axis is None: raise ValueError("[vmap] out_axes is None; expected where the mapped axis goes")
   if not -ndim <= axis < ndim: raise IndexError(f"[vmap] out_axes {axis} is out of range for {ndim} axes")
   order = list(range(1, ndim))
   order.insert(axis % ndim, 0)
   return order
 
 
-def jvp(fn: Callable, primals: tuple, tangents: tuple) -> tuple[Tree, Tree]:
-  """Forward mode: `fn(*primals)` and its derivative in the direction of `tangents`, which look like `primals`.
+def jvp(fn: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any], **kwargs: Any) -> tuple[R, R]:
+  """Forward mode: `fn(*primals, **kwargs)` and its derivative in the direction of `tangents`, which look like `primals`.
 
   >>> from whit import Tensor, jvp
   >>> y, dy = jvp(lambda x: x * x, (Tensor([3.0]),), (Tensor([1.0]),))
   >>> y.tolist(), dy.tolist()
   ([9.0], [6.0])
   """
-  traced, directions = _Traced(fn, tuple(primals)), []
-  if _flatten(tuple(tangents), directions) != _flatten(tuple(primals), []):
+  for what, given in ("primals", primals), ("tangents", tangents):
+    if not isinstance(given, (tuple, list)): raise TypeError(f"[jvp] {what} is a {type(given).__name__}; expected a tuple of arguments")
+  traced, directions = _Traced("jvp", fn, primals, kwargs), list[Tensor]()
+  if _flatten("jvp", list(tangents), directions) != _flatten("jvp", list(primals), []):
     raise ValueError("[jvp] primals and tangents differ in structure")
   out, d_out = _whit.jvp(traced, traced.leaves, directions)
   return traced.outputs(out), traced.outputs(d_out)
 
 
-def vjp(fn: Callable, *primals) -> tuple[Tree, Callable]:
-  """Reverse mode: `fn(*primals)`, and a function from the gradients of the results to those of the arguments (a tuple).
+def vjp(fn: Callable[..., R], *primals: Any, **kwargs: Any) -> tuple[R, Callable[[R], tuple[Any, ...]]]:
+  """Reverse mode: `fn(*primals, **kwargs)`, and a function from the gradients of the results to those of the primals (a tuple).
 
   >>> from whit import Tensor, vjp
   >>> y, pullback = vjp(lambda a, b: a * b, Tensor([3.0]), Tensor([4.0]))
   >>> [g.tolist() for g in pullback(Tensor([1.0]))]
   [[4.0], [3.0]]
   """
-  traced = _Traced(fn, primals)
+  traced = _Traced("vjp", fn, primals, kwargs)
   out, back = _whit.vjp(traced, traced.leaves)
-  def pullback(cotangents):
-    seeds: list = []
-    if _flatten(cotangents, seeds) != traced.out_form: raise ValueError("[vjp] the cotangents do not have the structure of the results")
+  def pullback(cotangents: R) -> tuple[Any, ...]:
+    seeds: list[Tensor] = []
+    if _flatten("vjp", cotangents, seeds) != traced.out_form: raise ValueError("[vjp] the cotangents do not have the structure of the results")
     return traced.inputs(back(seeds))
   return traced.outputs(out), pullback
 
 
-def value_and_grad(fn: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
+def _value_and_grad(op: str, fn: Callable[..., Any], argnums: int | tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Any]:
+  traced = _Traced(op, fn, args, kwargs, _argnums(op, argnums, len(args)))
+  out, back = _whit.vjp(traced, traced.leaves)
+  if len(out) != 1 or out[0].shape != (): raise AssertionError(f"[{op}] the results have shapes {[t.shape for t in out]}; expected one scalar")
+  grads = traced.inputs(back([Tensor(1.0, dtype=out[0].dtype)]))
+  return traced.outputs(out), grads[0] if isinstance(argnums, int) else grads
+
+
+def value_and_grad(fn: Callable[P, R], argnums: int | tuple[int, ...] = 0) -> Callable[P, tuple[R, Any]]:
   """The value of a scalar function and its gradient with respect to the arguments in `argnums`.
 
   >>> from whit import Tensor, value_and_grad
@@ -134,31 +173,24 @@ def value_and_grad(fn: Callable, argnums: int | tuple[int, ...] = 0) -> Callable
   >>> v.item(), g.tolist()
   (5.0, [2.0, 4.0])
   """
-  nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
   @functools.wraps(fn)
-  def wrapped(*args):
-    traced = _Traced(fn, args, tuple(n % len(args) if -len(args) <= n < 0 else n for n in nums))
-    out, back = _whit.vjp(traced, traced.leaves)
-    if len(out) != 1 or out[0].shape != (): raise AssertionError(f"[grad] the results have shapes {[t.shape for t in out]}; expected one scalar")
-    grads = traced.inputs(back([Tensor(1.0, dtype=out[0].dtype)]))
-    return out[0], grads[0] if isinstance(argnums, int) else grads
+  def wrapped(*args: P.args, **kwargs: P.kwargs) -> Any: return _value_and_grad("value_and_grad", fn, argnums, args, kwargs)
   return wrapped
 
 
-def grad(fn: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
+def grad(fn: Callable[P, Any], argnums: int | tuple[int, ...] = 0) -> Callable[P, Any]:
   """The gradient of a scalar function with respect to the arguments in `argnums`, as a function.
 
   >>> from whit import Tensor, grad
   >>> grad(lambda x: (x ** 3).sum())(Tensor([2.0])).tolist()
   [12.0]
   """
-  both = value_and_grad(fn, argnums)
   @functools.wraps(fn)
-  def wrapped(*args): return both(*args)[1]
+  def wrapped(*args: P.args, **kwargs: P.kwargs) -> Any: return _value_and_grad("grad", fn, argnums, args, kwargs)[1]
   return wrapped
 
 
-def jacobian(fn: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
+def jacobian(fn: Callable[P, Any], argnums: int | tuple[int, ...] = 0) -> Callable[P, Any]:
   """All first derivatives: for each result and each argument in `argnums` a tensor of the result's shape followed by the argument's.
   Forward or reverse mode, whichever has less to do.
 
@@ -166,16 +198,15 @@ def jacobian(fn: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
   >>> jacobian(lambda x: x * x)(Tensor([1.0, 3.0])).tolist()
   [[2.0, 0.0], [0.0, 6.0]]
   """
-  nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
   @functools.wraps(fn)
-  def wrapped(*args):
-    traced = _Traced(fn, args, nums)
+  def wrapped(*args: P.args, **kwargs: P.kwargs) -> Any:
+    traced = _Traced("jacobian", fn, args, kwargs, _argnums("jacobian", argnums, len(args)))
     rows = [traced.inputs(row) for row in _whit.jacobian(traced, traced.leaves)]
     return traced.outputs([row[0] if isinstance(argnums, int) else row for row in rows])
   return wrapped
 
 
-def hessian(fn: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
+def hessian(fn: Callable[P, Any], argnums: int | tuple[int, ...] = 0) -> Callable[P, Any]:
   """All second derivatives of a scalar function.
 
   >>> from whit import Tensor, hessian
@@ -185,7 +216,7 @@ def hessian(fn: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
   return jacobian(grad(fn, argnums), argnums)
 
 
-def checkpoint(fn: Callable) -> Callable:
+def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
   """`fn`, of which no value but the results is kept for the gradient: they are computed again when it needs them. Less memory for more time.
 
   All tensors that exist before a call count as its arguments, weights too. A hint: what frees nothing is kept.
@@ -196,13 +227,14 @@ def checkpoint(fn: Callable) -> Callable:
   True
   """
   @functools.wraps(fn)
-  def called(*args, **kwargs):
+  def called(*args: P.args, **kwargs: P.kwargs) -> R:
     form: Tree = None
-    def body(_):
+    def body(_: Sequence[Tensor]) -> list[Tensor]:
       nonlocal form
-      out: list = []
-      form = _flatten(fn(*args, **kwargs), out)
+      out: list[Tensor] = []
+      form = _flatten("checkpoint", fn(*args, **kwargs), out, others=True)
       return out
     leaves = _whit.checkpoint(body)
-    return _unflatten(form, leaves)
+    result: R = _unflatten(form, leaves)
+    return result
   return called

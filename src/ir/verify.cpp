@@ -122,6 +122,7 @@ constexpr Rule kOpsAndDtypes[] = {
     {"bits-only", kAnyLevel, OpSet{Op::And, Op::Or, Op::Xor}, HOLDS(!is_float(n->dtype)), "it is for ints and bool only"},
     {"no-bool", kAnyLevel, OpSet{Op::Neg, Op::Cmod, Op::FloorMod, Op::Pow}, HOLDS(n->dtype != DType::Bool), "it is not for bool"},
     {"threefry-dtype", kAnyLevel, Op::Threefry, HOLDS(n->dtype == DType::UInt64), "it is for uint64 only"},
+    {"mulacc-dtype", kAnyLevel, Op::MulAcc, HOLDS(!is_float(n->dtype) || n_bytes(n->dtype) >= 4), "it is not for floats of less than 32 bits"},
     {"first-dtype", kAnyLevel, kSameAsFirst, HOLDS(n->dtype == src(n, 0)->dtype), "it must have the dtype of its first source"},
     {"all-one-dtype", kAnyLevel, OpSet{Op::Stack, Op::Vec}, sources_have_its_dtype, "its sources must have one dtype"},
     {"memory-dtype", kAnyLevel, OpSet{Op::Buffer, Op::Reg, Op::Scratch}, HOLDS(!is_weak(n->dtype)), "storage never has a weak dtype"},

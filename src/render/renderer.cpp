@@ -46,6 +46,21 @@ std::vector<std::string> renderer_names() {
   return names;
 }
 
+std::string render_statements(const UOp& program,
+                              const std::function<std::string(const Node*, const std::string&, std::span<const std::string>)>& statement) {
+  std::unordered_map<const Node*, std::string> called;
+  std::string out;
+  for (const Node* n : program.src(1)->src()) {  // a node that is listed again is done again
+    if (n->op == Op::Const) continue;
+    std::vector<std::string> src;
+    for (const Node* s : n->src())
+      src.push_back(s->op != Op::Const ? called[s] : is_float(s->dtype) ? fmt::format("{:e}", s->arg.to_double()) : std::to_string(s->arg.to_int()));
+    src.resize(std::max<size_t>(src.size(), 3));
+    out += statement(n, called[n] = fmt::format("v{}", out.size()), src);
+  }
+  return out;
+}
+
 const Renderer& renderer_by_name(std::string_view name) {
   std::unique_lock lock(mutex);
   for (const Renderer& r : renderers())

@@ -27,6 +27,11 @@ void register_renderer(Renderer renderer);
 /// Ops, arithmetic and conversions that every CPU has: what "llvm" and "c" say.
 Caps cpu_caps();
 
+/// For a renderer of a statement a node: the texts of all nodes of a PROGRAM, by its name ("v7") and what its sources are
+/// called, at least three (empty past the last). A CONST is its number, and has no statement.
+std::string render_statements(const UOp& program,
+                              const std::function<std::string(const Node* n, const std::string& name, std::span<const std::string> src)>& statement);
+
 /// errors: Key, naming the renderers that there are
 const Renderer& renderer_by_name(std::string_view name);
 std::vector<std::string> renderer_names();

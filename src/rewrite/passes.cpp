@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/verify.h"
+#include "rewrite/rewrite.h"
 
 namespace whit {
 
@@ -32,6 +33,9 @@ PassScope::PassScope(PassStage stage, std::string name, PassFn pass) : pass_(std
   all_passes().push_back(pass_);
   set_key();
 }
+
+PassScope::PassScope(PassStage stage, const RuleSet& rules)
+    : PassScope(stage, rules.name(), [rules](const UOp& sink) { return graph_rewrite(sink, rules, {.name = rules.name()}); }) {}
 
 PassScope::~PassScope() {
   const std::lock_guard lock(mutex);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "ir/uop.h"
+#include "rewrite/ruleset.h"
 
 namespace whit {
 
@@ -21,6 +21,7 @@ using PassFn = std::function<UOp(const UOp& sink)>;
 class PassScope {
  public:
   PassScope(PassStage stage, std::string name, PassFn pass);
+  PassScope(PassStage stage, const RuleSet& rules);  ///< by the name of the set
   ~PassScope();
   PassScope(const PassScope&) = delete;
   PassScope& operator=(const PassScope&) = delete;

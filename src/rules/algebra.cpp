@@ -10,8 +10,9 @@ namespace {
 
 using namespace whit::pat;
 
-constexpr Var a{3, kNonFloats}, b{4, kNonFloats};   // ints and bools
+constexpr Var a{3, kNonFloats};                     // ints and bools
 constexpr Var s{9, kSizedInts}, t{10, kSizedInts};  // ints that wrap
+constexpr Var d{9, kSizedInts | kFloats}, e{10, kSizedInts | kFloats};
 constexpr AnyConstVar any_const{kNoSlot};
 
 constexpr OpSet kFoldable{Op::Neg,      Op::Recip,    Op::Sqrt, Op::Exp2, Op::Log2,  Op::Sin,   Op::Trunc, Op::Cast,  Op::Add,    Op::Mul,
@@ -46,81 +47,50 @@ constexpr Rule kConstants[] = {
     rule("min-constant-right", min(d0, a), min(a, d0), [](const Match& at) { return !at[a].is_const(); }),
 };
 
+// What `op` is over a number and itself, or over a number and one that is neutral.
 constexpr Rule kIntRules[] = {
-    rule("add-zero", a + 0, a),
-    rule("mul-one", a * 1, a),
-    rule("mul-zero", a * 0, 0),
-    rule("sub-zero", a - 0, a),
-    rule("sub-self", n - n, 0),
-    rule("neg-neg", -(-n), n),
-    rule("add-neg", comm(s + (-t)), s - t),
-    rule("sub-neg", s - (-t), s + t),
-    rule("sub-constant", s - c0, s + fold(-c0)),
-    rule("add-back", comm((s - t) + t), s),
+    rule("right-zero", op({Op::Add, Op::Sub, Op::Or, Op::Xor, Op::Shl, Op::Shr}, a, 0), a),
+    rule("right-one", op({Op::Mul, Op::Cdiv, Op::FloorDiv}, a, 1), a),
+    rule("itself", op({Op::And, Op::Or, Op::Max, Op::Min}, x, x), x),
+    rule("without-itself", op({Op::Sub, Op::Xor, Op::Cmod, Op::FloorMod, Op::CmpNe}, a, a), 0),
+    rule("lt-self", x < x, 0),
+    rule("div-zero", op({Op::Cdiv, Op::FloorDiv}, n, 0), 0),
+    rule("mod-zero", op({Op::Cmod, Op::FloorMod}, n, 0), n),
+    rule("zero-div", op({Op::Cdiv, Op::FloorDiv, Op::Cmod, Op::FloorMod}, 0, n), 0),
     rule("add-constants", (s + c0) + c1, s + fold(c0 + c1)),
     rule("add-constant-out", comm((s + c0) + t), (s + t) + c0),
     rule("mul-constants", (s * c0) * c1, s* fold(c0* c1)),
-    rule("add-self", s + s, s * 2),
     rule("add-multiple", comm(s* c0 + s), s* fold(c0 + 1)),
     rule("add-multiples", s* c0 + s * c1, s* fold(c0 + c1)),
     rule("mul-minus-one", s * -1, -s),
-    rule("div-one", trunc_div(n, 1), n),
-    rule("mod-one", trunc_mod(n, 1), 0),
-    rule("floor-div-one", floor_div(n, 1), n),
-    rule("floor-mod-one", floor_mod(n, 1), 0),
-    rule("div-zero", trunc_div(n, 0), 0),
-    rule("mod-zero", trunc_mod(n, 0), n),
-    rule("floor-div-zero", floor_div(n, 0), 0),
-    rule("floor-mod-zero", floor_mod(n, 0), n),
-    rule("zero-div", trunc_div(0, n), 0),
-    rule("zero-mod", trunc_mod(0, n), 0),
-    rule("zero-floor-div", floor_div(0, n), 0),
-    rule("zero-floor-mod", floor_mod(0, n), 0),
-    rule("mod-of-itself", trunc_mod(n, n), 0),
-    rule("and-zero", a & 0, 0),
     rule("and-ones", n & -1, n),
-    rule("and-self", a& a, a),
-    rule("and-constants", (n & c0) & c1, n& fold(c0& c1)),
-    rule("or-zero", a | 0, a),
     rule("or-ones", n | -1, -1),
-    rule("or-self", a | a, a),
+    rule("and-constants", (n & c0) & c1, n& fold(c0& c1)),
     rule("or-constants", (n | c0) | c1, n | fold(c0 | c1)),
-    rule("xor-zero", a ^ 0, a),
-    rule("xor-self", a ^ a, 0),
     rule("xor-constants", (a ^ c0) ^ c1, a ^ fold(c0 ^ c1)),
-    rule("xor-back", comm(comm(a ^ b) ^ b), a),
-    rule("shl-zero", shl(n, 0), n),
-    rule("shr-zero", shr(n, 0), n),
-    rule("max-self", max(x, x), x),
-    rule("min-self", min(x, x), x),
     rule("max-constants", max(max(n, c0), c1), max(n, fold(max(c0, c1)))),
     rule("min-constants", min(min(n, c0), c1), min(n, fold(min(c0, c1)))),
     rule("max-decided", max(n, m), n, [](const Match& at) { return ordered(at.raw(m), at.raw(n)); }),
     rule("max-decided-right", max(n, m), m, [](const Match& at) { return ordered(at.raw(n), at.raw(m)); }),
     rule("min-decided", min(n, m), n, [](const Match& at) { return ordered(at.raw(n), at.raw(m)); }),
     rule("min-decided-right", min(n, m), m, [](const Match& at) { return ordered(at.raw(m), at.raw(n)); }),
-    rule("lt-self", x < x, 0),
-    rule("ne-self", ne(a, a), 0),
-    rule("eq-self", eq(a, a), 1),
 };
 
-// x + 0.0, x - x, x * 0 and x / x are not here: each is wrong for some x.
+// Of ints that wrap and of floats.
+constexpr Rule kNumberRules[] = {
+    rule("neg-neg", -(-d), d),        rule("add-neg", comm(d + (-e)), d - e),
+    rule("sub-neg", d - (-e), d + e), rule("sub-constant", d - d0, d + fold(-d0)),
+    rule("add-self", d + d, d * 2),
+};
+
+// x + 0.0, x - x, x * 0 and x / x are not here: each is wrong for some x. x - 0.0 and x / -1.0 are others first.
 constexpr Rule kFloatRules[] = {
     rule("add-negative-zero", f + -0.0, f),
-    rule("sub-zero-float", f - 0.0, f),
     rule("mul-one-float", f * 1.0, f),
-    rule("div-one-float", fdiv(f, 1.0), f),
     rule("mul-minus-one-float", f * -1.0, -f),
-    rule("div-minus-one", fdiv(f, -1.0), -f),
-    rule("neg-neg-float", -(-f), f),
-    rule("add-neg-float", f + (-g), f - g),
-    rule("neg-add-float", (-f) + g, g - f),
-    rule("sub-neg-float", f - (-g), f + g),
-    rule("sub-constant-float", f - d0, f + fold(-d0)),
     rule("mul-neg-neg", (-f) * (-g), f* g),
     rule("mul-neg-constant", (-f) * d0, f* fold(-d0)),
     rule("neg-of-product", -(f* d0), f* fold(-d0)),
-    rule("mul-two", f + f, f * 2.0),
     rule("one-over", fdiv(1.0, f), recip(f)),
     rule_fn("div-power-of-two", fdiv(f, d0),
             [](const Match& at, RuleCtx&) -> UOp {
@@ -133,6 +103,7 @@ constexpr Rule kFloatRules[] = {
 
 }  // namespace
 
-WHIT_RULE_SET(rules::algebra, RuleSet("algebra", kConstants) + RuleSet("algebra", kIntRules) + RuleSet("algebra", kFloatRules))
+WHIT_RULE_SET(rules::algebra,
+              RuleSet("algebra", kConstants) + RuleSet("algebra", kIntRules) + RuleSet("algebra", kNumberRules) + RuleSet("algebra", kFloatRules))
 
 }  // namespace whit

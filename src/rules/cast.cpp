@@ -8,17 +8,10 @@ namespace {
 using namespace whit::pat;
 
 constexpr Rule kCastRules[] = {
-    rule("cast-same", cast(x), x, [](const Match& at) { return at.root->dtype == at.raw(x)->dtype; }),
     rule("cast-lossless", cast(cast(x)), cast(x),
          [](const Match& at) {
            const DType from = at.raw(x)->dtype, over = at.root->src_begin()[0]->dtype;
            return !is_weak(over) && can_lossless_cast(from, over);
-         }),
-    // Through a wider int the low bits stay, so the last width alone counts.
-    rule("cast-narrower", cast(bind(m, cast(n))).of(kInts), cast(n),
-         [](const Match& at) {
-           const DType from = at.raw(n)->dtype, over = at.raw(m)->dtype, to = at.root->dtype;
-           return !is_weak(from) && !is_weak(over) && !is_weak(to) && info(over).bits >= info(to).bits;
          }),
     rule("cast-bounded", cast(bind(m, cast(n))).of(kInts), cast(n),
          [](const Match& at) {
@@ -29,7 +22,6 @@ constexpr Rule kCastRules[] = {
     rule("cast-to-bool", cast(n).of(kBool), ne(n, 0)),
     rule("cast-to-bool-float", cast(f).of(kBool), ne(f, 0.0)),
     rule("cast-of-where", cast(where(p, d0, d1)), where(p, fold(cast(d0)), fold(cast(d1)))),
-    rule("bitcast-same", op(Op::Bitcast, x), x, [](const Match& at) { return at.root->dtype == at.raw(x)->dtype; }),
     rule("bitcast-bitcast", op(Op::Bitcast, op(Op::Bitcast, x)), x, [](const Match& at) { return at.root->dtype == at.raw(x)->dtype; }),
 };
 

@@ -1,8 +1,9 @@
 // float16, bfloat16 and the float8 types: arithmetic through float32, rounded once an op, and conversions by bits.
 //
 // Why float32 is enough: it has at least 2p + 2 bits of a format with p, so a sum, product, quotient or square root
-// rounded to float32 and then to the format is rounded correctly. What has no such guarantee (float64, 64-bit ints,
-// MULACC) is rounded to odd first, which keeps the second rounding right. Subnormal numbers and NaN are kept.
+// rounded to float32 and then to the format is rounded correctly. What has no such guarantee (float64, 64-bit ints) is
+// rounded to odd first, which keeps the second rounding right. Subnormal numbers and NaN are kept. Sums are wide before
+// they come here (codegen/lower.cpp), so there is no MULACC and no FOLD.
 #include <cmath>
 
 #include "ir/eval.h"
@@ -146,38 +147,10 @@ UOp through_f32(const Match& at, RuleCtx& cx) {
   return at.root->dtype == DType::Bool ? wide : cast(wide, dt);
 }
 
-// The product of two narrow floats is exact in float64; the sum is rounded to odd.
-UOp mulacc_through_f64(const Match& at, RuleCtx& cx) {
-  const DType dt = at.root->dtype;
-  if (cx.as<const Caps>().has_arith(dt)) return {};
-  const UOp a = cast(at[f], kF64) * cast(at[g], kF64), b = cast(at[h], kF64);
-  const UOp sum = a + b, part = sum - a;
-  const UOp error = (a - (sum - part)) + (b - part), zero = constant(kF64, 0.0);
-  const UOp bits = to_bits(sum, DType::Int64), one = constant(DType::Int64, 1);
-  const UOp outwards = equal(lt(zero, error), lt(zero, sum));
-  const UOp next = bits + where(outwards, one, constant(DType::Int64, -1));
-  const UOp is_even = equal(mask(bits, 1), constant(DType::Int64, 0));
-  const UOp inexact = lt(error, zero) | lt(zero, error);  // false for the NaN of an infinite sum
-  return cast(to_bits(where(is_even & inexact, next, bits), kF64), dt);
-}
-
-UOp lower_fold(const Match& at, RuleCtx& cx) {
-  const UOp a = at[f];
-  if (cx.as<const Caps>().has_arith(a.dtype())) return {};
-  const Op join = monoid_op(at.root->arg.as_str());
-  std::vector<UOp> lanes;
-  for (int64_t i = 0; i < a.shape()[0]; ++i) lanes.push_back(UOp::make(Op::Lane, a.dtype(), {a}, Arg(i)));
-  for (; lanes.size() > 1; lanes.resize(lanes.size() / 2))
-    for (size_t i = 0; i < lanes.size() / 2; ++i) lanes[i] = alu(join, {lanes[i], lanes[i + lanes.size() / 2]});
-  return lanes[0];
-}
-
 constexpr Rule kRules[] = {
     rule_fn("narrow-unary", op(kUnary, f).of(kNarrow), through_f32).grows(kTarget),
     rule_fn("narrow-binary", op(kBinary, f, g).of(kNarrow), through_f32).grows(kTarget),
     rule_fn("narrow-compare", op(kCompare, Pat(f).of(kNarrow), g), through_f32).grows(kTarget),
-    rule_fn("narrow-mulacc", mulacc(f, g, h).of(kNarrow), mulacc_through_f64).grows(kTarget),
-    rule_fn("narrow-fold", op(Op::Fold, Pat(f).of(kNarrow)), lower_fold).grows(kTarget),
     rule_fn("cast-from-narrow", cast(Pat(f).of(kNarrow)), cast_from_narrow).grows(kTarget),
     rule_fn("cast-to-narrow", cast(x).of(kNarrow), cast_to_narrow).grows(kTarget),
 };

@@ -13,19 +13,12 @@ namespace {
 using namespace whit::pat;
 
 constexpr Rule kLogic[] = {
-    rule("bool-add", (p + q).of(kBool), p | q),
-    rule("bool-mul", (p * q).of(kBool), p& q),
-    rule("bool-max", max(p, q), p | q),
-    rule("bool-min", min(p, q), p& q),
+    rule("bool-add", op({Op::Add, Op::Max}, p, q), p | q),
+    rule("bool-mul", op({Op::Mul, Op::Min}, p, q), p& q),
     rule("bool-ne", ne(p, q), p ^ q),
-    rule("bool-eq-true", eq(p, 1), p),
     rule("bool-eq", eq(p, q), !(p ^ q)).grows("XOR and NOT have rules of their own"),
     rule("bool-lt", p < q, q & !p).grows("AND and NOT have rules of their own"),
     rule("and-true", p & 1, p),
-    rule("or-true", p | 1, 1),
-    rule("and-not-self", comm(p & !p), 0),
-    rule("or-not-self", comm(p | !p), 1),
-    rule("and-absorbs", comm(p& comm(p | q)), p),
     rule("or-absorbs", comm(p | comm(p & q)), p),
     rule("not-ne", !ne(x, y), eq(x, y)),
     rule("not-eq", !eq(x, y), ne(x, y)),

@@ -14,13 +14,9 @@ bool positive(const Node* a) { return a->vmin > 0; }
 
 constexpr Rule kIndexRules[] = {
     rule("div-self", floor_div(i, i), 1, [](const Match& at) { return positive(at.raw(i)); }),
-    rule("mod-self", floor_mod(i, i), 0),
     rule("div-of-product", floor_div(comm(i* j), j), i, [](const Match& at) { return positive(at.raw(j)); }),
     rule("mod-of-product", floor_mod(comm(i* j), j), 0, [](const Match& at) { return positive(at.raw(j)); }),
-    rule("div-below", floor_div(i, j), 0, [](const Match& at) { return not_negative(at.raw(i)) && at.raw(i)->vmax < at.raw(j)->vmin; }),
     rule("mod-below", floor_mod(i, j), i, [](const Match& at) { return not_negative(at.raw(i)) && at.raw(i)->vmax < at.raw(j)->vmin; }),
-    rule("trunc-div-positive", trunc_div(i, j), floor_div(i, j), [](const Match& at) { return not_negative(at.raw(i)) && positive(at.raw(j)); }),
-    rule("trunc-mod-positive", trunc_mod(i, j), floor_mod(i, j), [](const Match& at) { return not_negative(at.raw(i)) && positive(at.raw(j)); }),
     rule_fn("sum", op({Op::Add, Op::Sub}, i, j).of(kIndex), [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); })
         .grows("a - b is a + b*-1: equal sums have one form"),
     rule_fn("negated", -i, [](const Match& at, RuleCtx&) { return linear_sum(at.root_uop()); }).grows("as sum"),

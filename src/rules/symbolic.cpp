@@ -7,17 +7,6 @@ namespace {
 
 using namespace whit::pat;
 
-// Sources after the first that are constants (loops of one step) go.
-UOp drop_constant_loops(const Match& at, RuleCtx&) {
-  const Node* n = at.root;
-  std::vector<UOp> src{UOp(n->src_begin()[0])};
-  for (uint32_t s = 1; s < n->n_src; ++s)
-    if (n->src_begin()[s]->op != Op::Const) src.emplace_back(n->src_begin()[s]);
-  if (src.size() == n->n_src) return {};
-  if (src.size() == 1 && n->op == Op::Reduce) return src[0];
-  return UOp::make(n->op, n->dtype, src, n->arg);
-}
-
 // A loop that the value does not depend on: max and min of equal values are the value, a sum of integers a multiple.
 // (A sum of equal floats is not a multiple: each addition rounds.)
 UOp drop_unused_loops(const Match& at, RuleCtx&) {
@@ -38,9 +27,6 @@ UOp drop_unused_loops(const Match& at, RuleCtx&) {
 }
 
 constexpr Rule kLoops[] = {
-    rule("one-step", rest(op(Op::Range)), 0, [](const Match& at) { return range_size(at.root) == 1; }),
-    rule_fn("end-constant", rest(op(Op::End, x)), drop_constant_loops),
-    rule_fn("reduce-constant", rest(op(Op::Reduce, x)), drop_constant_loops),
     rule_fn("reduce-unused", rest(op(Op::Reduce, x, y)), drop_unused_loops),
 };
 

@@ -70,9 +70,6 @@ template <class Memory, class Code> class PlainDevice final : public Device {
   PlainDevice(const std::string& name, const std::string& arch) : Device(name, arch) { allocator_ = std::make_unique<Memory>(*this); }
   std::shared_ptr<Program> load(const KernelObject& object) override { return std::make_shared<Code>(object); }
 };
-/// How many of them there are of a kind: ordinals are separate devices over the same cores.
-constexpr int kPlainOrdinals = 64;
-
 /// A kind of device, as plug-ins add it.
 class DeviceKind {
  public:
@@ -97,6 +94,26 @@ class DeviceKind {
   virtual bool always_allowed() const { return false; }
 
   const std::string name, summary;
+};
+
+/// A kind of which D(name, arch) opens a device; its ordinals are separate devices over the cores of this machine, and what
+/// compiles kernels is what the CPU has: LLVM's compiler for the renderer LLVM, that of C for any other.
+template <class D> class HostKind : public DeviceKind {
+ public:
+  explicit HostKind(std::string kind_name, std::string about, std::vector<std::string> renderers = {"LLVM", "C"})
+      : DeviceKind(std::move(kind_name), std::move(about)), renderers_(std::move(renderers)) {}
+  int count() override { return 64; }
+  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
+    return std::make_unique<D>(device_name, target.arch.empty() ? default_arch() : target.arch);
+  }
+  std::vector<std::string> renderers() const override { return renderers_; }
+  std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {
+    return renderer == "LLVM" ? make_llvm_compiler(arch) : make_c_compiler(arch);
+  }
+  std::string default_arch() override { return host_cpu_arch(); }
+
+ private:
+  const std::vector<std::string> renderers_;
 };
 
 /// Adds a kind; one of the same name is replaced if none of its devices is open.

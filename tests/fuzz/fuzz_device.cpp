@@ -173,14 +173,9 @@ class GuardedAllocator final : public HostAllocator {
   int64_t max_kept_bytes() const override { return 0; }
 };
 
-class FuzzKind final : public DeviceKind {
+class FuzzKind final : public HostKind<PlainDevice<GuardedAllocator, FuzzProgram>> {
  public:
-  FuzzKind() : DeviceKind("FUZZ", "kernels of the fuzzer") {}
-  int count() override { return kPlainOrdinals; }
-  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget&) override {
-    return std::make_unique<PlainDevice<GuardedAllocator, FuzzProgram>>(device_name, "");
-  }
-  std::vector<std::string> renderers() const override { return {"FUZZ"}; }
+  FuzzKind() : HostKind("FUZZ", "kernels of the fuzzer", {"FUZZ"}) {}
   std::shared_ptr<Compiler> make_compiler(const std::string&, const std::string&) override { return std::make_shared<PassThroughCompiler>(""); }
 };
 

@@ -203,13 +203,16 @@ TEST(Index, Im2col) {
   EXPECT_LE(n_divisions, 8) << show(simple);
 }
 
-TEST(Loops, OfOneStepGo) {
-  const UOp one = loop(0, 1), two = loop(1, 2), value = param(0, DType::Float32, {});
-  EXPECT_EQ(simplify(reduce(value, "add", std::vector{one})), value);
-  EXPECT_EQ(simplify(reduce(value, "add", std::vector{one, two})), reduce(value, "add", std::vector{two}));
-  const int64_t dims[] = {2};
-  const UOp at = store(index(param(1, DType::Float32, dims), two + one), value);
-  EXPECT_EQ(simplify(end(at, std::vector{one, two})), end(store(index(param(1, DType::Float32, dims), two), value), std::vector{two}));
+TEST(Index, SizesThatAreSymbols) {
+  const UOp n = variable("n", 1, 8), m = variable("m", 8, 16), r0 = loop(0, 8);
+  const auto div = [](const UOp& a, const UOp& b) { return alu(Op::FloorDiv, {a, b}); };
+  const auto mod = [](const UOp& a, const UOp& b) { return alu(Op::FloorMod, {a, b}); };
+  EXPECT_SIMPLE(div(n, n), "1");
+  EXPECT_SIMPLE(mod(n, n), "0");
+  EXPECT_SIMPLE(div(n * m, m), "n");
+  EXPECT_SIMPLE(mod(m * n, n), "0");
+  EXPECT_SIMPLE(div(r0, m), "0");
+  EXPECT_SIMPLE(mod(r0, m), "r0");
 }
 
 TEST(Loops, ThatAreNotUsedGo) {

@@ -154,7 +154,6 @@ TEST_P(DecomposeNarrow, EveryOpIsRoundedOnce) {
   for (const Op op : {Op::Neg, Op::Recip, Op::Sqrt, Op::Trunc}) cases.push_back({op, dt, dt, 1});
   for (const Op op : {Op::Add, Op::Sub, Op::Mul, Op::Fdiv, Op::Max, Op::Min, Op::Cmod, Op::FloorMod}) cases.push_back({op, dt, dt, 2});
   for (const Op op : {Op::CmpLt, Op::CmpEq, Op::CmpNe}) cases.push_back({op, dt, DType::Bool, 2});
-  cases.push_back({Op::MulAcc, dt, dt, 3});
   for (const Op op : {Op::Exp2, Op::Log2, Op::Sin}) cases.push_back({op, dt, dt, 1, 1});
   cases.push_back({Op::Pow, dt, dt, 2, 1});
   for (const DType other : kInts) cases.push_back({Op::Cast, dt, other, 1});
@@ -292,27 +291,6 @@ TEST(Decompose, AnItemThatStandsTwiceIsComputedTwice) {
     k.call(buffers, nullptr, nullptr, 0, 1);
     EXPECT_EQ(out[0], 1.0f);
     EXPECT_EQ(out[1], 2.0f);
-  }
-}
-
-TEST(Decompose, FoldOfNarrowFloatsRoundsEachStep) {
-  const int64_t n[] = {8}, one[] = {1};
-  Program p;
-  const UOp r = p.range(1, AxisType::Global);
-  const UOp v = p.load(index(param(1, DType::BFloat16, n), r), 8);
-  p.store(index(param(0, DType::BFloat16, one), r), p.add(UOp::make(Op::Fold, DType::BFloat16, {v}, Arg("add"))));
-  p.end(r);
-  std::vector<uint16_t> in(8), out(1);
-  for (int64_t i = 0; i < 8; ++i) write_element(DType::BFloat16, in.data(), i, Scalar::of(DType::BFloat16, 1.0 + 37.0 * static_cast<double>(i)));
-  std::vector<Scalar> want;
-  for (int64_t i = 0; i < 8; ++i) want.push_back(read_element(DType::BFloat16, in.data(), i));
-  for (size_t half = 4; half > 0; half /= 2)
-    for (size_t i = 0; i < half; ++i) want[i] = monoid_combine("add", DType::BFloat16, want[i], want[i + half]);
-  for (const std::string& renderer : testing::renderers()) {
-    const CompiledKernel k = testing::compile_kernel(decompose(p.linear(), renderer_by_name(renderer).caps), renderer);
-    void* buffers[] = {out.data(), in.data()};
-    k.call(buffers, nullptr, nullptr, 0, 1);
-    EXPECT_EQ(read_element(DType::BFloat16, out.data(), 0).f, want[0].f);
   }
 }
 

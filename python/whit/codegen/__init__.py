@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from whit import _whit
 from whit.hints import missing
-from whit.uop.ops import PatternMatcher, UOp, graph_rewrite
+from whit.uop.ops import UOp
+from whit.uop.upat import PatternMatcher, graph_rewrite
 
 TYPE_CHECKING = False
-if TYPE_CHECKING: from typing import Callable
+if TYPE_CHECKING: from typing import Any, Callable
 
 
 def optimize(sink: UOp, renderer: str = "llvm") -> UOp:
@@ -86,9 +87,9 @@ class Pass:
   [6.0, 7.0]
   """
 
-  def __init__(self, stage: str, rules: PatternMatcher | Callable[[UOp], UOp | None], name: str | None = None):
-    self.stage, self.name = stage, name or getattr(rules, "__name__", type(rules).__name__)
-    if isinstance(rules, PatternMatcher): self._fn: Callable = lambda sink: graph_rewrite(sink, rules, name=self.name)
+  def __init__(self, stage: str, rules: PatternMatcher | Callable[[UOp], UOp | None], name: str | None = None) -> None:
+    self.stage, self.name = stage, name or str(getattr(rules, "__name__", type(rules).__name__))
+    if isinstance(rules, PatternMatcher): self._fn: Callable[[UOp], UOp | None] = lambda sink: graph_rewrite(sink, rules, name=self.name)
     elif callable(rules): self._fn = rules
     else: raise TypeError(f"[pass] expected a PatternMatcher or a function, got a {type(rules).__name__}")
     self._scopes: list[_whit.PassScope] = []
@@ -97,11 +98,11 @@ class Pass:
     self._scopes.append(_whit.PassScope(self.stage, self.name, self._fn))
     return self
 
-  def __exit__(self, *exc) -> None: self._scopes.pop()
+  def __exit__(self, *exc: object) -> None: self._scopes.pop()
 
 
 full_rewrite_to_sink = optimize
 to_program = lower
 
 
-def __getattr__(name: str): raise missing(__name__, name)
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

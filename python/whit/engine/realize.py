@@ -7,6 +7,11 @@ from whit.hints import missing
 from whit.renderer import Estimates
 from whit.tensor import Tensor
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+  from typing import Any
+  from whit.uop.ops import UOp
+
 
 def run_linear(*tensors: Tensor) -> None:
   """Computes tensors: their schedule runs.
@@ -19,7 +24,7 @@ def run_linear(*tensors: Tensor) -> None:
   Tensor.realize(*argfix(*tensors))
 
 
-def get_runtime(device: str, sink) -> _whit.Executable:
+def get_runtime(device: str, sink: UOp) -> _whit.Executable:
   """A kernel graph compiled for a device: callable with buffers by slot.
 
   >>> from whit.schedule import create_schedule
@@ -40,7 +45,7 @@ def compile_linear(schedule: _whit.Schedule) -> list[_whit.Executable]:
   return [_whit.compile_kernel(sink, device) for sink, device, _ in schedule.kernels if sink is not None]
 
 
-def estimate_uop(sink) -> Estimates:
+def estimate_uop(sink: UOp) -> Estimates:
   """The work of a kernel graph.
 
   >>> from whit.schedule import create_schedule
@@ -50,4 +55,4 @@ def estimate_uop(sink) -> Estimates:
   return Estimates.of(_whit.compile_kernel(sink, None))
 
 
-def __getattr__(name: str): raise missing(__name__, name)
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

@@ -19,7 +19,7 @@ from whit.helpers.text import (colored as colored, ansistrip as ansistrip, ansil
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # at run time: when they are first asked for
-  from typing import TypeVar
+  from typing import Any, TypeVar
   from whit.helpers.memory import (pad_bytes as pad_bytes, from_mv as from_mv, to_mv as to_mv, mv_address as mv_address, flat_mv as flat_mv)
   from whit.helpers.timing import (Timing as Timing, Profiling as Profiling, perf_counter_us as perf_counter_us, TracingKey as TracingKey,
     ProfileEvent as ProfileEvent, ProfileRangeEvent as ProfileRangeEvent, ProfilePointEvent as ProfilePointEvent, cpu_profile as cpu_profile,
@@ -40,10 +40,10 @@ GlobalCounters = _whit.GlobalCounters
 _LATE = ("whit.helpers.memory", "whit.helpers.progress", "whit.helpers.timing", "whit.helpers.files")
 
 
-def __dir__(): return sorted({*globals(), *ContextVar._cache, *(n for m in _LATE for n in vars(importlib.import_module(m)) if n[0] != "_")})
+def __dir__() -> list[str]: return sorted({*globals(), *ContextVar._cache, *(n for m in _LATE for n in vars(importlib.import_module(m)) if n[0] != "_")})
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
   # Every flag of the table is a name of this module: DEBUG, BEAM, TRAINING ...
   if name in ContextVar._cache: return ContextVar._cache[name]
   if name.startswith("__"): raise missing("whit.helpers", name)

@@ -2,9 +2,15 @@
 from __future__ import annotations
 
 import contextlib, functools, importlib, os, pathlib, sys, tempfile
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, ParamSpec, TypeVar
 
 from whit.helpers.flags import ContextVar, getenv
+
+if TYPE_CHECKING: import sqlite3
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 VERSION = 1  # of what the cache holds
 
@@ -75,7 +81,7 @@ def fetch(url: str, name: str | pathlib.Path | None = None, subdir: str | None =
   return fp
 
 
-def stderr_log(msg: str):
+def stderr_log(msg: str) -> None:
   """Writes to the standard error output at once.
 
   >>> stderr_log("")
@@ -83,7 +89,7 @@ def stderr_log(msg: str):
   print(msg, end="", file=sys.stderr, flush=True)
 
 
-def system(cmd: str, **kwargs) -> str:
+def system(cmd: str, **kwargs: Any) -> str:
   """What a shell command prints; RuntimeError when it fails.
 
   >>> system("echo hello")
@@ -92,10 +98,10 @@ def system(cmd: str, **kwargs) -> str:
   import subprocess
   done = subprocess.run(cmd, shell=True, capture_output=True, text=True, **kwargs)
   if done.returncode: raise RuntimeError(f"[system] {cmd}: exit status {done.returncode}: {done.stderr.strip()}")
-  return done.stdout.strip()
+  return str(done.stdout).strip()
 
 
-def fromimport(mod: str, frm: str):
+def fromimport(mod: str, frm: str) -> Any:
   """`from mod import frm`.
 
   >>> fromimport("math", "pi") > 3
@@ -105,7 +111,7 @@ def fromimport(mod: str, frm: str):
 
 
 @functools.cache
-def db_connection():
+def db_connection() -> sqlite3.Connection:
   """The SQLite database behind `diskcache`.
 
   >>> db_connection().execute("select 1").fetchone()
@@ -119,10 +125,10 @@ def db_connection():
   return db
 
 
-def _disk_key(key) -> str: return repr(sorted(key.items()) if isinstance(key, dict) else key)
+def _disk_key(key: Any) -> str: return repr(sorted(key.items()) if isinstance(key, dict) else key)
 
 
-def diskcache_get(table: str, key) -> Any:
+def diskcache_get(table: str, key: Any) -> Any:
   """What was put under a key, or None.
 
   >>> diskcache_get("nothing", "here") is None
@@ -134,7 +140,7 @@ def diskcache_get(table: str, key) -> Any:
   return None if row is None else pickle.loads(row[0])
 
 
-def diskcache_put(table: str, key, val: Any, prepickled: bool = False):
+def diskcache_put(table: str, key: Any, val: T, prepickled: bool = False) -> T:
   """Keeps a value on disk, and returns it.
 
   >>> diskcache_put("doc", {"a": 1}, [1, 2]), diskcache_get("doc", {"a": 1})
@@ -146,7 +152,7 @@ def diskcache_put(table: str, key, val: Any, prepickled: bool = False):
   return val
 
 
-def diskcache_clear():
+def diskcache_clear() -> None:
   """Forgets all values on disk.
 
   >>> diskcache_clear()
@@ -154,7 +160,7 @@ def diskcache_clear():
   db_connection().execute("delete from cache")
 
 
-def diskcache(func: Callable) -> Callable:
+def diskcache(func: Callable[P, R]) -> Callable[P, R]:
   """Remembers a function's results on disk, by its arguments.
 
   >>> @diskcache
@@ -163,9 +169,9 @@ def diskcache(func: Callable) -> Callable:
   4
   """
   @functools.wraps(func)
-  def wrapper(*args, **kwargs):
+  def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
     import hashlib
     key = hashlib.sha256(repr((func.__module__, func.__code__.co_code, func.__code__.co_consts, args, sorted(kwargs.items()))).encode()).hexdigest()
-    got = diskcache_get(f"cache_{func.__name__}", key)
+    got: R | None = diskcache_get(f"cache_{func.__name__}", key)
     return got if got is not None else diskcache_put(f"cache_{func.__name__}", key, func(*args, **kwargs))
   return wrapper

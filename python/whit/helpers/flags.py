@@ -31,7 +31,7 @@ class ContextVar:
   """
   _cache: dict[str, "ContextVar"] = {}
 
-  def __init__(self, key: str, default_value=None):
+  def __init__(self, key: str, default_value: Any = None) -> None:
     if key in ContextVar._cache: raise RuntimeError(f"ContextVar {key} already exists")
     ContextVar._cache[key] = self
     self.key = key
@@ -39,29 +39,29 @@ class ContextVar:
     self._own = None if self._native else getenv(key, default_value)
 
   @property
-  def value(self):
+  def value(self) -> Any:
     return _whit.flag(self.key) if self._native else self._own
 
   @value.setter
-  def value(self, v):
+  def value(self, v: Any) -> None:
     if self._native: _whit.set_flag(self.key, v)
     else: self._own = v
 
-  def tolist(self, obj=None) -> list:
+  def tolist(self, obj: Any = None) -> list[Any]:
     """The comma list, each name looked up in obj when one is given."""
     return [getattr(obj, x) if obj is not None else x for x in str(self.value).split(",") if x]
 
-  def __bool__(self): return bool(self.value)
-  def __eq__(self, x): return self.value == x
-  def __ne__(self, x): return self.value != x
-  def __ge__(self, x): return self.value >= x
-  def __gt__(self, x): return self.value > x
-  def __le__(self, x): return self.value <= x
-  def __lt__(self, x): return self.value < x
-  def __hash__(self): return hash(self.key)
-  def __int__(self): return int(self.value)
-  def __str__(self): return str(self.value)
-  def __repr__(self): return f"ContextVar({self.key}={self.value!r})"
+  def __bool__(self) -> bool: return bool(self.value)
+  def __eq__(self, x: object) -> bool: return bool(self.value == x)
+  def __ne__(self, x: object) -> bool: return bool(self.value != x)
+  def __ge__(self, x: Any) -> bool: return bool(self.value >= x)
+  def __gt__(self, x: Any) -> bool: return bool(self.value > x)
+  def __le__(self, x: Any) -> bool: return bool(self.value <= x)
+  def __lt__(self, x: Any) -> bool: return bool(self.value < x)
+  def __hash__(self) -> int: return hash(self.key)
+  def __int__(self) -> int: return int(self.value)
+  def __str__(self) -> str: return str(self.value)
+  def __repr__(self) -> str: return f"ContextVar({self.key}={self.value!r})"
 
 
 for _name in _whit.flag_names(): ContextVar(_name)
@@ -75,7 +75,7 @@ class Context(contextlib.ContextDecorator):
   ...
   True
   """
-  _stack: list[dict]
+  _stack: list[dict[str, Any]]
 
   def __init__(self, **kwargs: Any) -> None:
     self.kwargs = kwargs
@@ -98,7 +98,7 @@ class Context(contextlib.ContextDecorator):
   def __exit__(self, *args: Any) -> None:
     for k, v in self._stack.pop().items(): ContextVar._cache[k].value = v
 
-  def _recreate_cm(self): return self
+  def _recreate_cm(self) -> Context: return self
 
 
 class Target(namedtuple("Target", "device renderer arch", defaults=("", "", ""))):
@@ -111,4 +111,4 @@ class Target(namedtuple("Target", "device renderer arch", defaults=("", "", ""))
 
   @staticmethod
   def parse(s: str) -> Target: return Target(*(s.split(":") + ["", "", ""])[:3])
-  def __str__(self): return ":".join(p for p in (self.device, self.renderer, self.arch) if p)
+  def __str__(self) -> str: return ":".join(p for p in (self.device, self.renderer, self.arch) if p)

@@ -5,12 +5,14 @@ import functools, operator
 
 TYPE_CHECKING = False  # typing costs a third of the time of `import whit`
 if TYPE_CHECKING:
-  from typing import Any, Callable, Iterable, TypeVar
+  from typing import Any, Callable, Iterable, Sequence, TypeVar
 
   T = TypeVar("T")
+  L = TypeVar("L", list[Any], tuple[Any, ...])
+  Sizes = Sequence[Any]  # numbers, or symbolic sizes
 
 
-def prod(x: Iterable) -> Any:
+def prod(x: Iterable[Any]) -> Any:
   """The product of the elements; 1 for none.
 
   >>> prod([2, 3, 4])
@@ -28,7 +30,7 @@ def dedup(x: Iterable[T]) -> list[T]:
   return list(dict.fromkeys(x))
 
 
-def argfix(*x):
+def argfix(*x: Any) -> tuple[Any, ...]:
   """`f(1, 2)` and `f((1, 2))` give the same tuple.
 
   >>> argfix(1, 2), argfix((1, 2))
@@ -40,7 +42,7 @@ def argfix(*x):
   return tuple(x)
 
 
-def argsort(x):
+def argsort(x: L) -> L:
   """The indices that sort x, as a list or tuple like x.
 
   >>> argsort([30, 10, 20])
@@ -49,7 +51,7 @@ def argsort(x):
   return type(x)(sorted(range(len(x)), key=x.__getitem__))
 
 
-def all_same(items) -> bool:
+def all_same(items: Sequence[Any]) -> bool:
   """True when all elements are equal (also for none).
 
   >>> all_same([1, 1]), all_same([1, 2])
@@ -67,7 +69,7 @@ def flatten(l: Iterable[Iterable[T]]) -> list[T]:
   return [item for sub in l for item in sub]
 
 
-def fully_flatten(l) -> list:
+def fully_flatten(l: Any) -> list[Any]:
   """All levels of nested lists and tuples gone.
 
   >>> fully_flatten([1, [2, [3]]])
@@ -109,7 +111,7 @@ def get_single_element(x: Iterable[T]) -> T:
   return items[0]
 
 
-def get_child(obj, key: str):
+def get_child(obj: Any, key: str) -> Any:
   """Follows a dotted path through attributes, lists and dicts.
 
   >>> get_child({"a": [10, 20]}, "a.1")
@@ -120,13 +122,13 @@ def get_child(obj, key: str):
   return obj
 
 
-def merge_dicts(ds: Iterable[dict]) -> dict:
+def merge_dicts(ds: Iterable[dict[Any, Any]]) -> dict[Any, Any]:
   """One dict of all; a key with two values is an error.
 
   >>> merge_dicts([{"a": 1}, {"b": 2}])
   {'a': 1, 'b': 2}
   """
-  out: dict = {}
+  out: dict[Any, Any] = {}
   for d in ds:
     for k, v in d.items():
       if k in out and out[k] != v: raise KeyError(f"{k} has the values {out[k]} and {v}")
@@ -134,7 +136,7 @@ def merge_dicts(ds: Iterable[dict]) -> dict:
   return out
 
 
-def all_int(t):
+def all_int(t: Sequence[Any]) -> bool:
   """True when no element is symbolic.
 
   >>> all_int((1, 2))
@@ -143,7 +145,7 @@ def all_int(t):
   return all(isinstance(x, int) for x in t)
 
 
-def make_tuple(x, cnt: int):
+def make_tuple(x: int | Sequence[int], cnt: int) -> tuple[int, ...]:
   """A number for each of cnt axes.
 
   >>> make_tuple(3, 2)
@@ -152,7 +154,7 @@ def make_tuple(x, cnt: int):
   return (x,) * cnt if isinstance(x, int) else tuple(x)
 
 
-def to_tuple(x):
+def to_tuple(x: Any) -> tuple[Any, ...]:
   """x, as a tuple of one where it is none.
 
   >>> to_tuple(3)
@@ -161,7 +163,7 @@ def to_tuple(x):
   return x if isinstance(x, tuple) else (x,)
 
 
-def flat_to_grouped(padding):
+def flat_to_grouped(padding: Sizes) -> tuple[tuple[Any, ...], ...]:
   """Padding from the last axis on, as pairs from the first axis on.
 
   >>> flat_to_grouped((1, 2, 3, 4))
@@ -170,7 +172,7 @@ def flat_to_grouped(padding):
   return tuple(zip(padding[-2::-2], padding[::-2]))
 
 
-def get_shape(x) -> tuple[int, ...]:
+def get_shape(x: Any) -> tuple[int, ...]:
   """The shape of a nested list.
 
   >>> get_shape([[1, 2, 3], [4, 5, 6]])
@@ -183,7 +185,7 @@ def get_shape(x) -> tuple[int, ...]:
   return (len(x),) + (shapes[0] if shapes else ())
 
 
-def strides_for_shape(shape):
+def strides_for_shape(shape: Sizes) -> tuple[Any, ...]:
   """Row-major strides; 0 for axes of size 1.
 
   >>> strides_for_shape((2, 1, 3))
@@ -192,7 +194,7 @@ def strides_for_shape(shape):
   return tuple(prod(shape[i + 1:]) if n != 1 else 0 for i, n in enumerate(shape))
 
 
-def canonicalize_strides(shape, strides) -> tuple:
+def canonicalize_strides(shape: Sizes, strides: Sizes) -> tuple[Any, ...]:
   """Strides with 0 for axes of size 1.
 
   >>> canonicalize_strides((2, 1), (1, 7))
@@ -209,8 +211,8 @@ class count:
   (3, 4)
   """
 
-  def __init__(self, start: int = 0, step: int = 1): self.n, self.step = start, step
-  def __iter__(self): return self
-  def __next__(self):
+  def __init__(self, start: int = 0, step: int = 1) -> None: self.n, self.step = start, step
+  def __iter__(self) -> count: return self
+  def __next__(self) -> int:
     self.n += self.step
     return self.n - self.step

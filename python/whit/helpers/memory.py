@@ -1,9 +1,11 @@
 """Memory as Python sees it."""
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Any
 
 
-def pad_bytes(b: bytes, align: int):
+def pad_bytes(b: bytes, align: int) -> bytes:
   """Zeros up to a multiple of align.
 
   >>> pad_bytes(b'abc', 4)
@@ -12,7 +14,7 @@ def pad_bytes(b: bytes, align: int):
   return b + bytes(-len(b) % align)
 
 
-def from_mv(mv: memoryview, to_type=None):
+def from_mv(mv: memoryview, to_type: Any = None) -> Any:
   """Memory as a ctypes array.
 
   >>> len(from_mv(memoryview(bytearray(4))))
@@ -23,7 +25,7 @@ def from_mv(mv: memoryview, to_type=None):
   return (kind * (mv.nbytes // ctypes.sizeof(kind))).from_buffer(mv)
 
 
-def to_mv(ptr: int, sz: int):
+def to_mv(ptr: int, sz: int) -> memoryview:
   """Memory by address.
 
   >>> m = memoryview(bytearray(b'abcd'))
@@ -34,7 +36,7 @@ def to_mv(ptr: int, sz: int):
   return memoryview((ctypes.c_uint8 * sz).from_address(ptr)).cast("B")
 
 
-def mv_address(mv: memoryview):
+def mv_address(mv: memoryview) -> int:
   """The address of memory.
 
   >>> mv_address(memoryview(bytearray(1))) > 0
@@ -44,7 +46,7 @@ def mv_address(mv: memoryview):
   return ctypes.addressof(ctypes.c_char.from_buffer(mv))
 
 
-def flat_mv(mv: memoryview):
+def flat_mv(mv: memoryview) -> memoryview:
   """Memory as bytes in one axis.
 
   >>> flat_mv(memoryview(bytearray(4))).shape

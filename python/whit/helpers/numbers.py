@@ -3,8 +3,12 @@ from __future__ import annotations
 
 import functools
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+  from typing import Any, Sequence
 
-def ceildiv(num, amt):
+
+def ceildiv(num: Any, amt: Any) -> Any:
   """Quotient rounded up.
 
   >>> ceildiv(7, 2)
@@ -19,10 +23,10 @@ def round_up(num: int, amt: int) -> int:
   >>> round_up(5, 4)
   8
   """
-  return ceildiv(num, amt) * amt
+  return -(num // -amt) * amt
 
 
-def round_down(num: int, amt: int):
+def round_down(num: int, amt: int) -> int:
   """The multiple of amt at or below num.
 
   >>> round_down(7, 4)
@@ -31,7 +35,7 @@ def round_down(num: int, amt: int):
   return num // amt * amt
 
 
-def next_power2(x: int):
+def next_power2(x: int) -> int:
   """The least power of two that is not below x.
 
   >>> next_power2(5)
@@ -58,7 +62,7 @@ def cmod(x: int, y: int) -> int:
   return x - cdiv(x, y) * y
 
 
-def floordiv(x: int, y: int):
+def floordiv(x: int, y: int) -> int:
   """Python's quotient; 0 for a zero divisor.
 
   >>> floordiv(-7, 2)
@@ -67,7 +71,7 @@ def floordiv(x: int, y: int):
   return x // y if y else 0
 
 
-def floormod(x: int, y: int):
+def floormod(x: int, y: int) -> int:
   """Python's remainder; x for a zero divisor.
 
   >>> floormod(-7, 2)
@@ -76,7 +80,7 @@ def floormod(x: int, y: int):
   return x - floordiv(x, y) * y
 
 
-def lo32(x):
+def lo32(x: Any) -> Any:
   """The low 32 bits.
 
   >>> lo32(1 << 33 | 5)
@@ -85,7 +89,7 @@ def lo32(x):
   return x & 0xFFFFFFFF
 
 
-def hi32(x):
+def hi32(x: Any) -> Any:
   """What is above the low 32 bits.
 
   >>> hi32(1 << 33)
@@ -94,7 +98,7 @@ def hi32(x):
   return x >> 32
 
 
-def data64(data):
+def data64(data: Any) -> tuple[Any, Any]:
   """High and low half of 64 bits.
 
   >>> data64(1 << 33 | 5)
@@ -103,7 +107,7 @@ def data64(data):
   return (hi32(data), lo32(data))
 
 
-def data64_le(data):
+def data64_le(data: Any) -> tuple[Any, Any]:
   """Low and high half of 64 bits.
 
   >>> data64_le(1 << 33 | 5)
@@ -112,7 +116,7 @@ def data64_le(data):
   return (lo32(data), hi32(data))
 
 
-def getbits(value: int, start: int, end: int):
+def getbits(value: int, start: int, end: int) -> int:
   """The bits from start to end, both included.
 
   >>> getbits(0b1100, 2, 3)
@@ -121,7 +125,7 @@ def getbits(value: int, start: int, end: int):
   return value >> start & (1 << end - start + 1) - 1
 
 
-def i2u(bits: int, value: int):
+def i2u(bits: int, value: int) -> int:
   """A signed number as unsigned bits.
 
   >>> i2u(8, -1)
@@ -130,7 +134,7 @@ def i2u(bits: int, value: int):
   return value if value >= 0 else (1 << bits) + value
 
 
-def polyN(x, p):
+def polyN(x: Any, p: Sequence[Any]) -> Any:
   """A polynomial by Horner's rule, the highest power first.
 
   >>> polyN(2.0, [1, 0, 3])

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import shutil, sys, time
-from typing import Generic, Iterable, Iterator, TypeVar
+from typing import Any, Generic, Iterable, Iterator, TypeVar
 
 T = TypeVar("T")
 
@@ -15,7 +15,7 @@ class tqdm(Generic[T]):
   """
 
   def __init__(self, iterable: Iterable[T] | None = None, desc: str = "", disable: bool | None = False, unit: str = "it", unit_scale: bool = False,
-               total: int | None = None, rate: int = 10):
+               total: int | None = None, rate: int = 10) -> None:
     self.iterable, self.disable, self.unit, self.rate = iterable, not sys.stderr.isatty() if disable is None else disable, unit, rate
     self.unit_scale, self.st, self.i, self.n, self.skip, self.t = unit_scale, time.perf_counter(), -1, 0, 1, total
     if total is None and iterable is not None and hasattr(iterable, "__len__"): self.t = len(iterable)  # type: ignore
@@ -29,12 +29,12 @@ class tqdm(Generic[T]):
       self.update(1)
     self.update(close=True)
 
-  def __enter__(self): return self
-  def __exit__(self, *_): self.update(close=True)
+  def __enter__(self) -> tqdm[T]: return self
+  def __exit__(self, *_: object) -> None: self.update(close=True)
 
-  def set_description(self, desc: str): self.desc = f"{desc}: " if desc else ""
+  def set_description(self, desc: str) -> None: self.desc = f"{desc}: " if desc else ""
 
-  def update(self, n: int = 0, close: bool = False):
+  def update(self, n: int = 0, close: bool = False) -> None:
     self.n, self.i = self.n + n, self.i + 1
     if self.disable or (not close and self.i % self.skip != 0): return
     elapsed, ncols = time.perf_counter() - self.st, shutil.get_terminal_size().columns
@@ -66,14 +66,14 @@ class tqdm(Generic[T]):
     print(text[:ncols + 1], flush=True, end="\n" * close, file=sys.stderr)
 
   @classmethod
-  def write(cls, s: str): print(f"\r\033[K{s}", flush=True, file=sys.stderr)
+  def write(cls, s: str) -> None: print(f"\r\033[K{s}", flush=True, file=sys.stderr)
 
 
-class trange(tqdm):
+class trange(tqdm[int]):
   """`tqdm(range(n))`
 
   >>> list(trange(3, disable=True))
   [0, 1, 2]
   """
 
-  def __init__(self, n: int, **kwargs): super().__init__(iterable=range(n), total=n, **kwargs)
+  def __init__(self, n: int, **kwargs: Any) -> None: super().__init__(iterable=range(n), total=n, **kwargs)

@@ -27,7 +27,7 @@ def ansistrip(s: str) -> str:
   return re.sub("\x1b\\[(K|.*?m)", "", s)
 
 
-def ansilen(s: str):
+def ansilen(s: str) -> int:
   """The length as a terminal shows it.
 
   >>> ansilen(colored("ab", "red"))
@@ -36,7 +36,7 @@ def ansilen(s: str):
   return len(ansistrip(s))
 
 
-def ansipad(s: str, w: int):
+def ansipad(s: str, w: int) -> str:
   """Spaces up to a width, terminal colours not counted.
 
   >>> ansipad("ab", 3)
@@ -63,7 +63,7 @@ def time_to_str(t: float, w: int = 8) -> str:
   return next((f"{t * d:{w}.2f}{pr}" for d, pr in [(1, "s "), (1e3, "ms")] if t > 10 / d), f"{t * 1e6:{w}.2f}us")
 
 
-def size_to_str(s: int):
+def size_to_str(s: int) -> str:
   """Bytes as GB, MB or KB.
 
   >>> size_to_str(2048)
@@ -104,7 +104,7 @@ def strip_parens(fst: str) -> str:
   return fst[1:-1]
 
 
-def pluralize(st: str, cnt: int):
+def pluralize(st: str, cnt: int) -> str:
   """A count with its noun.
 
   >>> pluralize("kernel", 2)

@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import contextlib, time
-from typing import Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple
 
 from whit import _whit
 from whit.helpers.flags import Context, ContextVar  # noqa: F401
 from whit.helpers.files import temp  # noqa: F401
 
+if TYPE_CHECKING: import decimal
+
 # What a program marks itself.
-cpu_events: list = []
+cpu_events: list[ProfileEvent] = []
 
 
 class Timing(contextlib.ContextDecorator):
@@ -19,14 +21,14 @@ class Timing(contextlib.ContextDecorator):
   ...
   """
 
-  def __init__(self, prefix: str = "", on_exit: Callable[[int], str] | None = None, enabled: bool = True):
+  def __init__(self, prefix: str = "", on_exit: Callable[[int], str] | None = None, enabled: bool = True) -> None:
     self.prefix, self.on_exit, self.enabled = prefix, on_exit, enabled
 
-  def __enter__(self):
+  def __enter__(self) -> Timing:
     self.st = time.perf_counter_ns()
     return self
 
-  def __exit__(self, *exc):
+  def __exit__(self, *exc: object) -> None:
     self.et = time.perf_counter_ns() - self.st
     if self.enabled: print(f"{self.prefix}{self.et * 1e-6:6.2f} ms" + (self.on_exit(self.et) if self.on_exit else ""))
 
@@ -38,16 +40,16 @@ class Profiling(contextlib.ContextDecorator):
   ...
   """
 
-  def __init__(self, enabled: bool = True, sort: str = "cumtime", frac: float = 0.2, fn: str | None = None, ts: float = 1):
+  def __init__(self, enabled: bool = True, sort: str = "cumtime", frac: float = 0.2, fn: str | None = None, ts: float = 1) -> None:
     self.enabled, self.sort, self.frac, self.fn, self.time_scale = enabled, sort, frac, fn, 1e3 / ts
 
-  def __enter__(self):
+  def __enter__(self) -> Profiling:
     import cProfile
     self.pr = cProfile.Profile()
     if self.enabled: self.pr.enable()
     return self
 
-  def __exit__(self, *exc):
+  def __exit__(self, *exc: object) -> None:
     if not self.enabled: return
     self.pr.disable()
     import pstats
@@ -56,7 +58,7 @@ class Profiling(contextlib.ContextDecorator):
     stats.strip_dirs().sort_stats(self.sort).print_stats(self.frac)
 
 
-def perf_counter_us():
+def perf_counter_us() -> decimal.Decimal:
   """The clock in microseconds, as a Decimal.
 
   >>> perf_counter_us() > 0
@@ -73,7 +75,7 @@ class TracingKey(NamedTuple):
   'load'
   """
   display_name: str
-  keys: tuple = ()
+  keys: tuple[Any, ...] = ()
   ret: Any = None
 
 
@@ -92,10 +94,10 @@ class ProfileRangeEvent(ProfileEvent):
   2
   """
 
-  def __init__(self, device: str, name: Any, st: Any, en: Any = None, is_copy: bool = False):
+  def __init__(self, device: str, name: Any, st: Any, en: Any = None, is_copy: bool = False) -> None:
     self.device, self.name, self.st, self.en, self.is_copy = device, name, st, en, is_copy
     self.key: Any = None
-    self.arg: dict = {}
+    self.arg: dict[str, Any] = {}
 
 
 class ProfilePointEvent(ProfileEvent):
@@ -105,12 +107,12 @@ class ProfilePointEvent(ProfileEvent):
   'start'
   """
 
-  def __init__(self, device: str, name: str, key: Any, arg: dict | None = None, ts: Any = None):
+  def __init__(self, device: str, name: str, key: Any, arg: dict[str, Any] | None = None, ts: Any = None) -> None:
     self.device, self.name, self.key, self.arg, self.ts = device, name, key, arg or {}, perf_counter_us() if ts is None else ts
 
 
 @contextlib.contextmanager
-def cpu_profile(name, device: str = "WHIT", display: bool = True):
+def cpu_profile(name: Any, device: str = "WHIT", display: bool = True) -> Iterator[ProfileRangeEvent]:
   """Times a block; with PROFILE=1 it is added to `cpu_events` and to the timeline.
 
   >>> with cpu_profile("load") as e: pass
@@ -164,7 +166,7 @@ def write_profile(path: str) -> None:
   _whit.write_timeline(str(path))
 
 
-def wait_cond(cb: Callable, *args, value=True, timeout_ms: int = 10000, msg: str = "") -> bool:
+def wait_cond(cb: Callable[..., Any], *args: Any, value: Any = True, timeout_ms: int = 10000, msg: str = "") -> Any:
   """Calls cb until it returns `value`; TimeoutError after timeout_ms.
 
   >>> wait_cond(lambda: True)
@@ -182,11 +184,11 @@ class disable_gc(contextlib.ContextDecorator):
   >>> with disable_gc(): pass
   """
 
-  def __enter__(self):
+  def __enter__(self) -> None:
     import gc
     self.was_on = gc.isenabled()
     gc.disable()
 
-  def __exit__(self, *exc):
+  def __exit__(self, *exc: object) -> None:
     import gc
     if self.was_on: gc.enable()

@@ -3,6 +3,10 @@ from __future__ import annotations
 
 import math
 
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Any
+
+from whit._typing import Ints
 from whit.arguments import check_all
 from whit.dtype import dtypes
 from whit.helpers import TRAINING, prod
@@ -14,7 +18,7 @@ __all__ = ["BatchNorm", "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "ConvT
            "InstanceNorm", "LSTMCell", "LayerNorm", "LayerNorm2d", "Linear", "RMSNorm", "datasets", "lr_scheduler", "optim", "state", "utils"]
 
 
-def _tuple(x, n: int) -> tuple:
+def _tuple(x: Ints, n: int) -> tuple[int, ...]:
   return (x,) * n if isinstance(x, int) else tuple(x)
 
 
@@ -28,7 +32,7 @@ class BatchNorm:
   (2, 3, 4, 4)
   """
 
-  def __init__(self, sz: int, eps=1e-5, affine=True, track_running_stats=True, momentum=0.1):
+  def __init__(self, sz: int, eps: float = 1e-5, affine: bool = True, track_running_stats: bool = True, momentum: float = 0.1) -> None:
     self.eps, self.track_running_stats, self.momentum = eps, track_running_stats, momentum
     self.weight: Tensor | None = Tensor.ones(sz) if affine else None
     self.bias: Tensor | None = Tensor.zeros(sz) if affine else None
@@ -59,7 +63,8 @@ class BatchNorm:
 BatchNorm2d = BatchNorm3d = BatchNorm
 
 
-def Conv1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding: int | str = 0, dilation=1, groups=1, bias=True) -> Conv2d:
+def Conv1d(in_channels: int, out_channels: int, kernel_size: int, stride: Ints = 1, padding: int | str = 0, dilation: Ints = 1, groups: int = 1,
+           bias: bool = True) -> Conv2d:
   """Convolution over one spatial axis: a Conv2d whose kernel has one axis.
 
   >>> Conv1d(1, 8, 3)(Tensor.ones(2, 1, 5)).shape
@@ -76,8 +81,8 @@ class Conv2d:
   (2, 8, 3, 3)
   """
 
-  def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...], stride=1, padding: int | tuple[int, ...] | str = 0,
-               dilation=1, groups=1, bias=True):
+  def __init__(self, in_channels: int, out_channels: int, kernel_size: Ints, stride: Ints = 1, padding: Ints | str = 0,
+               dilation: Ints = 1, groups: int = 1, bias: bool = True) -> None:
     self.kernel_size: tuple[int, ...] = _tuple(kernel_size, 2)
     if isinstance(padding, str):
       if padding.lower() != "same": raise ValueError(f"[Conv2d] padding {padding!r} is not supported; expected 'same' or numbers")
@@ -93,8 +98,9 @@ class Conv2d:
   def __call__(self, x: Tensor) -> Tensor: return x.conv2d(self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding)
 
 
-def ConvTranspose1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding=0, output_padding=0, dilation=1, groups=1,
-                    bias=True) -> ConvTranspose2d:
+def ConvTranspose1d(in_channels: int, out_channels: int, kernel_size: int, stride: Ints = 1, padding: Ints = 0, output_padding: Ints = 0,
+                    dilation: Ints = 1, groups: int = 1,
+                    bias: bool = True) -> ConvTranspose2d:
   """Transposed convolution over one spatial axis.
 
   >>> ConvTranspose1d(1, 8, 3)(Tensor.ones(2, 1, 5)).shape
@@ -110,8 +116,8 @@ class ConvTranspose2d(Conv2d):
   (2, 8, 7, 7)
   """
 
-  def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...], stride=1, padding=0, output_padding=0, dilation=1,
-               groups=1, bias=True):
+  def __init__(self, in_channels: int, out_channels: int, kernel_size: Ints, stride: Ints = 1, padding: Ints = 0, output_padding: Ints = 0, dilation: Ints = 1,
+               groups: int = 1, bias: bool = True) -> None:
     super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
     scale = 1 / math.sqrt(in_channels * prod(self.kernel_size))
     self.weight = Tensor.uniform(in_channels, out_channels // groups, *self.kernel_size, low=-scale, high=scale)
@@ -129,7 +135,7 @@ class Linear:
   (2, 4)
   """
 
-  def __init__(self, in_features: int, out_features: int, bias=True):
+  def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
     bound = 1 / math.sqrt(in_features)
     self.weight = Tensor.uniform(out_features, in_features, low=-bound, high=bound)
     self.bias = Tensor.uniform(out_features, low=-bound, high=bound) if bias else None
@@ -144,7 +150,7 @@ class GroupNorm:
   (2, 6, 4)
   """
 
-  def __init__(self, num_groups: int, num_channels: int, eps=1e-5, affine=True):
+  def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
     self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
     self.weight: Tensor | None = Tensor.ones(num_channels) if affine else None
     self.bias: Tensor | None = Tensor.zeros(num_channels) if affine else None
@@ -163,7 +169,7 @@ class InstanceNorm:
   (2, 6, 4)
   """
 
-  def __init__(self, num_features: int, eps=1e-5, affine=True):
+  def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
     self.num_features, self.eps = num_features, eps
     self.weight: Tensor | None = Tensor.ones(num_features) if affine else None
     self.bias: Tensor | None = Tensor.zeros(num_features) if affine else None
@@ -182,7 +188,7 @@ class LayerNorm:
   [-1.0, 1.0]
   """
 
-  def __init__(self, normalized_shape: int | tuple[int, ...], eps=1e-5, elementwise_affine=True):
+  def __init__(self, normalized_shape: Ints, eps: float = 1e-5, elementwise_affine: bool = True) -> None:
     self.normalized_shape: tuple[int, ...] = _tuple(normalized_shape, 1)
     self.axis, self.eps, self.elementwise_affine = tuple(-1 - i for i in range(len(self.normalized_shape))), eps, elementwise_affine
     self.weight: Tensor | None = Tensor.ones(*self.normalized_shape) if elementwise_affine else None
@@ -213,7 +219,7 @@ class RMSNorm:
   [1.0, 1.0]
   """
 
-  def __init__(self, dim: int, eps=1e-6, elementwise_affine=True):
+  def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
     self.eps = eps
     self.weight = Tensor.ones(dim) if elementwise_affine else None
 
@@ -231,7 +237,7 @@ class Embedding:
   (1, 3, 4)
   """
 
-  def __init__(self, vocab_size: int, embed_size: int):
+  def __init__(self, vocab_size: int, embed_size: int) -> None:
     self.vocab_sz, self.embed_sz = vocab_size, embed_size
     self.weight = Tensor.glorot_uniform(vocab_size, embed_size)
 
@@ -248,7 +254,7 @@ class LSTMCell:
   ((2, 5), (2, 5))
   """
 
-  def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
+  def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
     stdv = 1.0 / math.sqrt(hidden_size)
     self.weight_ih = Tensor.uniform(hidden_size * 4, input_size, low=-stdv, high=stdv)
     self.weight_hh = Tensor.uniform(hidden_size * 4, hidden_size, low=-stdv, high=stdv)
@@ -268,4 +274,4 @@ class LSTMCell:
 check_all(globals())
 
 
-def __getattr__(name: str): raise missing(__name__, name)
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any, Callable
 
+from whit._typing import Devices
 from whit.arguments import check_all
 from whit import _whit
 from whit.helpers import cache_dir, fetch
@@ -37,17 +39,17 @@ def download(name: str, url: str | None = None, sha256: dict[str, str] | None = 
   return folder
 
 
-def _load(name: str, load, folder, device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _load(name: str, load: Callable[[str], Any], folder: str | pathlib.Path | None, device: Devices) -> tuple[Tensor, Tensor, Tensor, Tensor]:
   try: out = load(str(folder or ""))
   except FileNotFoundError as missing:
     if folder is not None: raise
     try: download(name)
     except (OSError, RuntimeError) as e: raise FileNotFoundError(f"{missing}; nor could it be downloaded: {e}") from None
     out = load("")
-  return tuple(t.to(device) for t in out) if device is not None else out  # type: ignore
+  return tuple(t.to(device) for t in out) if device is not None else out
 
 
-def mnist(device=None, fashion=False, folder: str | pathlib.Path | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def mnist(device: Devices = None, fashion: bool = False, folder: str | pathlib.Path | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
   """MNIST or Fashion-MNIST: (60000, 1, 28, 28), (60000,), (10000, 1, 28, 28), (10000,).
 
   The idx.gz files are looked for in `folder`; by default in the folder of Debian's package dataset-fashion-mnist, in DATASETS/NAME, and in the
@@ -60,7 +62,7 @@ def mnist(device=None, fashion=False, folder: str | pathlib.Path | None = None) 
   return _load("fashion-mnist" if fashion else "mnist", lambda where: _whit.mnist(bool(fashion), where), folder, device)
 
 
-def cifar(device=None, folder: str | pathlib.Path | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def cifar(device: Devices = None, folder: str | pathlib.Path | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
   """CIFAR-10: (50000, 3, 32, 32), (50000,), (10000, 3, 32, 32), (10000,).
 
   `cifar-10-binary.tar.gz` or `cifar-10-python.tar.gz` (whose pickles are read as data), or the folder in either, is looked for in `folder`; by

@@ -9,6 +9,9 @@ from whit.dtype import dtypes
 from whit.nn.optim import Optimizer
 from whit.tensor import Tensor
 
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Any
+
 
 class LR_Scheduler:
   """Base of the plans: `epoch_counter` counts the steps, `get_lr` gives the rate for it, `schedule_step` assigns `optimizer.lr`.
@@ -22,7 +25,7 @@ class LR_Scheduler:
   0.5
   """
 
-  def __init__(self, optimizer: Optimizer):
+  def __init__(self, optimizer: Optimizer) -> None:
     self.optimizer = optimizer
     self.epoch_counter = Tensor([0], dtype=dtypes.int32, device=optimizer.lr.device).is_param_(False)
 
@@ -51,7 +54,7 @@ class LRSchedulerGroup:
   (0.1, 1.0)
   """
 
-  def __init__(self, *schedulers: LR_Scheduler): self.schedulers = schedulers
+  def __init__(self, *schedulers: LR_Scheduler) -> None: self.schedulers = schedulers
   def schedule_step(self) -> list[Tensor]: return [t for s in self.schedulers for t in s.schedule_step()]
   def step(self) -> None: Tensor.realize(*self.schedule_step())
 
@@ -66,7 +69,7 @@ class MultiStepLR(LR_Scheduler):
   (None, 1.0, None, 0.5)
   """
 
-  def __init__(self, optimizer: Optimizer, milestones: list[int], gamma=0.1):
+  def __init__(self, optimizer: Optimizer, milestones: list[int], gamma: float = 0.1) -> None:
     super().__init__(optimizer)
     self.milestones, self.gamma = milestones, gamma
 
@@ -86,7 +89,7 @@ class ReduceLROnPlateau(LR_Scheduler):
   0.5
   """
 
-  def __init__(self, optimizer: Optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4, threshold_mode="rel"):
+  def __init__(self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 1e-4, threshold_mode: str = "rel") -> None:
     if mode not in ("min", "max"): raise ValueError(f"[ReduceLROnPlateau] mode {mode!r}; expected 'min' or 'max'")
     if threshold_mode not in ("rel", "abs"): raise ValueError(f"[ReduceLROnPlateau] threshold_mode {threshold_mode!r}; expected 'rel' or 'abs'")
     super().__init__(optimizer)
@@ -95,12 +98,12 @@ class ReduceLROnPlateau(LR_Scheduler):
     self.best = Tensor([worst], dtype=dtypes.float32, device=optimizer.lr.device).is_param_(False)
     self.bad_epoch = Tensor([0], dtype=dtypes.int32, device=optimizer.lr.device).is_param_(False)
 
-  def schedule_step(self, current) -> list[Tensor]:  # type: ignore
+  def schedule_step(self, current: Tensor | float) -> list[Tensor]:  # type: ignore
     new = _whit.plateau_lr(current, self.optimizer.lr, self.best, self.bad_epoch, self.mode == "max", self.factor, self.patience, self.threshold,
                            self.threshold_mode == "rel")
     return [self.epoch_counter.assign(self.epoch_counter + 1), self.best, self.bad_epoch, self.optimizer.lr.assign(new)]
 
-  def step(self, current) -> None: Tensor.realize(*self.schedule_step(current))  # type: ignore
+  def step(self, current: Tensor | float) -> None: Tensor.realize(*self.schedule_step(current))  # type: ignore
 
 
 class CosineAnnealingLR(LR_Scheduler):
@@ -113,7 +116,7 @@ class CosineAnnealingLR(LR_Scheduler):
   (None, 0.5, None, 0.0)
   """
 
-  def __init__(self, optimizer: Optimizer, T_max: int, eta_min=0.0):
+  def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
     super().__init__(optimizer)
     self.T_max, self.eta_min, self.eta_max = T_max, eta_min, optimizer.lr.item()
 
@@ -130,7 +133,7 @@ class CosineAnnealingLRWithWarmup(LR_Scheduler):
   (0.5, None, 1.0)
   """
 
-  def __init__(self, optimizer: Optimizer, base_lr: float, end_lr: float, warmup_steps: int, decay_steps: int):
+  def __init__(self, optimizer: Optimizer, base_lr: float, end_lr: float, warmup_steps: int, decay_steps: int) -> None:
     super().__init__(optimizer)
     self.base_lr, self.end_lr, self.warmup_steps, self.decay_steps = base_lr, end_lr, warmup_steps, decay_steps
     self._assign().realize()
@@ -150,7 +153,7 @@ class OneCycleLR(LR_Scheduler):
   """
 
   def __init__(self, optimizer: Optimizer, max_lr: float, div_factor: float = 25.0, final_div_factor: float = 1e4, total_steps: int = 0,
-               pct_start: float = 0.3, anneal_strategy: str = "linear", cycle_momentum: bool = False):
+               pct_start: float = 0.3, anneal_strategy: str = "linear", cycle_momentum: bool = False) -> None:
     if anneal_strategy not in ("linear", "cos"): raise ValueError(f"[OneCycleLR] anneal_strategy {anneal_strategy!r}; expected 'linear' or 'cos'")
     if cycle_momentum: raise ValueError("[OneCycleLR] cycle_momentum is not possible: momentum is a number of the optimiser, not a tensor")
     super().__init__(optimizer)

@@ -1,11 +1,15 @@
 """Optimisers. The rules are those of the C++ API; the classes keep the state as plain attributes. `schedule_step` assigns and gives what to realise."""
 from __future__ import annotations
 
+from whit._typing import Devices
 from whit.arguments import check_all
 from whit import _whit
 from whit.dtype import dtypes, least_upper_dtype, to_dtype
 from whit.helpers import FUSE_OPTIM, OPTIM_DTYPE, TRAINING, dedup, flatten, getenv
 from whit.tensor import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Any, Sequence
 
 
 class Optimizer:
@@ -15,7 +19,7 @@ class Optimizer:
   0.5
   """
 
-  def __init__(self, params: list[Tensor], lr: float, device=None, fused=None):
+  def __init__(self, params: list[Tensor], lr: float, device: Devices = None, fused: bool | None = None) -> None:
     if lr < 0: raise ValueError(f"[optim] invalid learning rate {lr}; expected at least 0")
     self.params: list[Tensor] = dedup([x for x in params if x.is_param])
     if not self.params: raise AssertionError("[optim] there are no parameters to optimise")
@@ -26,7 +30,7 @@ class Optimizer:
     lr_dtype = least_upper_dtype(dtypes.default_float, dtypes.float32)
     self.lr = Tensor(lr, dtype=lr_dtype) if getenv("CONST_LR") else Tensor([lr], device=self.device, dtype=lr_dtype)
 
-  def __setattr__(self, name: str, value):
+  def __setattr__(self, name: str, value: Any) -> None:
     # The rate is memory that a captured step reads: a number goes there.
     if name == "lr" and isinstance(value, (int, float)) and isinstance(self.__dict__.get("lr"), Tensor):
       self.lr.assign(Tensor.full(self.lr.shape, value, dtype=self.lr.dtype, device=self.lr.device))
@@ -36,11 +40,11 @@ class Optimizer:
     if self.fused: return [Tensor.zeros(sum(p.numel() for p in self.params), dtype=self.param_dtype, device=self.device).is_param_(False)]
     return [Tensor.zeros(*t.shape, dtype=self.param_dtype, device=t.device).is_param_(False) for t in self.params]
 
-  def zero_grad(self):
+  def zero_grad(self) -> None:
     """Forgets the gradients of all parameters."""
     for p in self.params: p.grad = None
 
-  def step(self):
+  def step(self) -> None:
     """Does a step now."""
     Tensor.realize(*self.schedule_step())
 
@@ -49,10 +53,10 @@ class Optimizer:
     if not TRAINING: raise RuntimeError(f"[optim] TRAINING is {TRAINING}; use Context(TRAINING=1) around a step")
     missing = [i for i, p in enumerate(self.params) if p.grad is None]
     if missing: raise AssertionError(f"[optim] parameter {missing[0]} of shape {self.params[missing[0]].shape} has no gradient; call backward first, or leave it out when the loss does not depend on it")
-    grads = [p.grad for p in self.params]
+    grads = [p.grad for p in self.params if p.grad is not None]
     if self.fused:
       (flat,), extra = self._step([Tensor.cat(*[p.flatten() for p in self.params])], [Tensor.cat(*[g.flatten() for g in grads])])
-      updates = flat.split([p.numel() for p in self.params])
+      updates = list(flat.split([p.numel() for p in self.params]))
     else: updates, extra = self._step(self.params, grads)
     for p, u in zip(self.params, updates): p.assign(self._apply_update(p, u.reshape(p.shape).cast(p.dtype)))
     return extra + self.params + self.buffers
@@ -71,17 +75,18 @@ class OptimizerGroup(Optimizer):
   2
   """
 
-  def __init__(self, *optimizers: Optimizer):  # pylint: disable=super-init-not-called
+  def __init__(self, *optimizers: Optimizer) -> None:  # pylint: disable=super-init-not-called
     self.optimizers = optimizers
     self.params, self.buffers = flatten([o.params for o in self.optimizers]), flatten([o.buffers for o in self.optimizers])
 
-  def __getitem__(self, i): return self.optimizers[i]
-  def zero_grad(self):
+  def __getitem__(self, i: int) -> Optimizer: return self.optimizers[i]
+  def zero_grad(self) -> None:
     for o in self.optimizers: o.zero_grad()
   def schedule_step(self) -> list[Tensor]: return [x for o in self.optimizers for x in o.schedule_step()]
 
 
-def SGD(params: list[Tensor], lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, device=None, fused=None):
+def SGD(params: list[Tensor], lr: float = 0.001, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False, classic: bool = False,
+        device: Devices = None, fused: bool | None = None) -> LARS:
   """Stochastic gradient descent with optional momentum and weight decay.
 
   >>> from whit.helpers import Context
@@ -96,8 +101,9 @@ def SGD(params: list[Tensor], lr=0.001, momentum=0.0, weight_decay=0.0, nesterov
   return LARS(params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0, device=device, fused=fused)
 
 
-def Muon(params: list[Tensor], lr=0.001, momentum=0.95, weight_decay=0.1, ns_steps=5, ns_coefficients=(3.4445, -4.775, 2.0315), nesterov=True,
-         device=None, fused=False):
+def Muon(params: list[Tensor], lr: float = 0.001, momentum: float = 0.95, weight_decay: float = 0.1, ns_steps: int = 5,
+         ns_coefficients: Sequence[float] | None = (3.4445, -4.775, 2.0315), nesterov: bool = True,
+         device: Devices = None, fused: bool | None = False) -> LARS:
   """SGD with momentum whose update is orthogonalised by Newton-Schulz (https://kellerjordan.github.io/posts/muon/).
 
   >>> from whit.helpers import Context
@@ -126,20 +132,22 @@ class LARS(Optimizer):
   array([0.9, 1.8], dtype=float32)
   """
 
-  def __init__(self, params: list[Tensor], lr=0.001, momentum=0.9, weight_decay=1e-4, ns_steps=0, ns_coefficients=None, nesterov=False, classic=True,
-               pre_wd=True, tcoef=0.001, device=None, fused=None):
+  def __init__(self, params: list[Tensor], lr: float = 0.001, momentum: float = 0.9, weight_decay: float = 1e-4, ns_steps: int = 0,
+               ns_coefficients: Sequence[float] | None = None, nesterov: bool = False, classic: bool = True,
+               pre_wd: bool = True, tcoef: float = 0.001, device: Devices = None, fused: bool | None = None) -> None:
     if momentum < 0: raise ValueError(f"[LARS] invalid momentum {momentum}; expected at least 0")
     super().__init__(params, lr, device, fused)
     self.momentum, self.wd, self.ns_steps, self.ns_coefficients = momentum, weight_decay, ns_steps, ns_coefficients
     self.nesterov, self.classic, self.pre_wd, self.tcoef = nesterov, classic, pre_wd, tcoef
     self.b = self._new_optim_param() if self.momentum else []
 
-  def _step(self, params, grads):
+  def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     return _whit.lars_updates(params, grads, self.b, self.lr, self.momentum, self.wd, self.ns_steps, self.ns_coefficients or (), self.nesterov,
                               self.classic, self.pre_wd, self.tcoef), self.b
 
 
-def AdamW(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, weight_decay=0.01, device=None, fused=None):
+def AdamW(params: list[Tensor], lr: float = 0.001, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01,
+          device: Devices = None, fused: bool | None = None) -> LAMB:
   """Adam with decoupled weight decay (https://arxiv.org/abs/1711.05101).
 
   >>> from whit.helpers import Context
@@ -154,7 +162,8 @@ def AdamW(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, weight_dec
   return LAMB(params, lr, b1, b2, eps, weight_decay, adam=True, device=device, fused=fused)
 
 
-def Adam(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, device=None, fused=None):
+def Adam(params: list[Tensor], lr: float = 0.001, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, device: Devices = None,
+         fused: bool | None = None) -> LAMB:
   """Adam (https://arxiv.org/abs/1412.6980).
 
   >>> from whit.helpers import Context
@@ -182,7 +191,8 @@ class LAMB(Optimizer):
   array([0.842, 1.842], dtype=float32)
   """
 
-  def __init__(self, params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, adam=False, device=None, fused=None):
+  def __init__(self, params: list[Tensor], lr: float = 0.001, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6, weight_decay: float = 0.0,
+               adam: bool = False, device: Devices = None, fused: bool | None = None) -> None:
     super().__init__(params, lr, device, fused)
     if weight_decay < 0: raise ValueError(f"[LAMB] invalid weight decay {weight_decay}; expected at least 0")
     self.b1, self.b2, self.eps, self.wd, self.adam = b1, b2, eps, weight_decay, adam
@@ -190,7 +200,7 @@ class LAMB(Optimizer):
     self.m = self._new_optim_param()
     self.v = self._new_optim_param()
 
-  def _step(self, params, grads):
+  def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     updates = _whit.lamb_updates(params, grads, self.b1_t, self.b2_t, self.m, self.v, self.lr, self.b1, self.b2, self.eps, self.wd, self.adam)
     return updates, [self.b1_t, self.b2_t] + self.m + self.v
 

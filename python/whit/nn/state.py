@@ -13,7 +13,7 @@ from whit.helpers import DEBUG, GlobalCounters, Timing, tqdm
 from whit.tensor import Tensor
 
 
-def get_state_dict(obj, prefix: str = "", tensor_type=Tensor) -> dict[str, Tensor]:
+def get_state_dict(obj: Any, prefix: str = "", tensor_type: type[Tensor] = Tensor) -> dict[str, Tensor]:
   """All tensors of an object by dotted name: attributes, lists, tuples and dicts are walked. The prefix carries its own dot.
 
   >>> from whit import nn
@@ -23,7 +23,7 @@ def get_state_dict(obj, prefix: str = "", tensor_type=Tensor) -> dict[str, Tenso
   return _walk(obj, prefix, tensor_type, frozenset())
 
 
-def _walk(obj, prefix: str, tensor_type, above: frozenset) -> dict[str, Tensor]:
+def _walk(obj: Any, prefix: str, tensor_type: type[Tensor], above: frozenset[int]) -> dict[str, Tensor]:
   if isinstance(obj, tensor_type): return {prefix.strip("."): obj}
   if id(obj) in above: return {}  # an object that holds itself, as with a link to its parent
   above |= {id(obj)}
@@ -38,7 +38,7 @@ def _walk(obj, prefix: str, tensor_type, above: frozenset) -> dict[str, Tensor]:
   return out
 
 
-def get_parameters(obj) -> list[Tensor]:
+def get_parameters(obj: Any) -> list[Tensor]:
   """The tensors of `get_state_dict` as a list.
 
   >>> from whit import nn
@@ -48,7 +48,7 @@ def get_parameters(obj) -> list[Tensor]:
   return list(get_state_dict(obj).values())
 
 
-def load_state_dict(model, state_dict: dict[str, Tensor], strict=True, verbose=True, consume=False, realize=True) -> list[Tensor]:
+def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict: bool = True, verbose: bool = True, consume: bool = False, realize: bool = True) -> list[Tensor]:
   """Gives the model's tensors the values (and dtypes) of the dict; a missing name is a KeyError when strict, another shape a ValueError.
 
   Names that the model does not have are ignored. `verbose` prints what was loaded and how fast.
@@ -61,7 +61,7 @@ def load_state_dict(model, state_dict: dict[str, Tensor], strict=True, verbose=T
   """
   out: list[Tensor] = []
   before = GlobalCounters.mem_used
-  def loaded(ns): return f", {(n := GlobalCounters.mem_used - before) / 1e9:.2f} GB loaded at {n / ns:.2f} GB/s"
+  def loaded(ns: float) -> str: return f", {(n := GlobalCounters.mem_used - before) / 1e9:.2f} GB loaded at {n / ns:.2f} GB/s"
   with Timing("loaded weights in ", loaded, enabled=verbose):
     model_state = get_state_dict(model)
     if DEBUG >= 1 and len(state_dict) > len(model_state):
@@ -78,7 +78,7 @@ def load_state_dict(model, state_dict: dict[str, Tensor], strict=True, verbose=T
         if {(), (1,)} == {tuple(v.shape), tuple(new.shape)}: new = new.reshape(v.shape)
         else: raise ValueError(f"[load_state_dict] shape mismatch in layer {k}: expected shape {v.shape}, found {new.shape}")
       sharded = isinstance(v.device, tuple) and not isinstance(new.device, tuple)
-      value = new.shard(v.device, v.uop.axis) if sharded else new.to(v.device)  # type: ignore[arg-type]
+      value = new.shard(v.device, v.uop.axis) if sharded else new.to(v.device)
       # In place where that is the same: who has captured the memory of the weights sees the new ones.
       if realize and v.uop.is_realized and v.dtype == value.dtype: v.assign(value)
       else: v.replace(value)
@@ -112,7 +112,7 @@ def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   return _whit.safe_load(fn)
 
 
-def safe_save(tensors: dict[str, Tensor], fn: str, metadata: dict[str, Any] | None = None):
+def safe_save(tensors: dict[str, Tensor], fn: str, metadata: dict[str, Any] | None = None) -> None:
   """Writes a safetensors file, whole or not at all.
 
   >>> import tempfile
@@ -121,7 +121,7 @@ def safe_save(tensors: dict[str, Tensor], fn: str, metadata: dict[str, Any] | No
   _whit.safe_save(tensors, str(fn), metadata or {})
 
 
-def save_checkpoint(fn: str | pathlib.Path, obj, metadata: dict[str, Any] | None = None):
+def save_checkpoint(fn: str | pathlib.Path, obj: Any, metadata: dict[str, Any] | None = None) -> None:
   """Writes what a training run needs to go on as if it had not stopped: the tensors of `obj` (a dict of model, optimiser, plan ...) and the random streams.
 
   >>> import tempfile
@@ -136,7 +136,7 @@ def save_checkpoint(fn: str | pathlib.Path, obj, metadata: dict[str, Any] | None
   _whit.save_checkpoint(get_state_dict(obj), str(fn), metadata or {})
 
 
-def load_checkpoint(fn: str | pathlib.Path, obj) -> dict[str, str]:
+def load_checkpoint(fn: str | pathlib.Path, obj: Any) -> dict[str, str]:
   """Restores what `save_checkpoint` wrote, bit for bit, into the tensors of `obj`, also for functions that TinyJit has captured. Gives the metadata.
 
   A name that only one side has is a KeyError, another shape or dtype a ValueError, before anything is changed.
@@ -158,8 +158,8 @@ class Dummy:
   <Dummy of pickle_module.Config>
   """
 
-  def __init__(self, class_name: str): self.class_name = class_name
-  def __repr__(self): return f"<Dummy of {self.class_name}>"
+  def __init__(self, class_name: str) -> None: self.class_name = class_name
+  def __repr__(self) -> str: return f"<Dummy of {self.class_name}>"
 
 
 def torch_load(t: Tensor | str | pathlib.Path) -> Any:
@@ -184,7 +184,8 @@ def gguf_load(fn: Tensor | str | pathlib.Path) -> tuple[dict[str, Any], dict[str
   >>> gguf_load(Tensor(head.ljust(64, b"\\0") + struct.pack("<2f", 1, 2)))[1]["w"].tolist()
   [1.0, 2.0]
   """
-  return _whit.gguf_load(fn)
+  metadata, tensors = _whit.gguf_load(fn)
+  return metadata, tensors
 
 
 def ggml_data_to_tensor(t: Tensor, n: int, ggml_type: int) -> Tensor:
@@ -228,7 +229,7 @@ class TensorIO(io.RawIOBase):
   b'abc'
   """
 
-  def __init__(self, t: Tensor):
+  def __init__(self, t: Tensor) -> None:
     if t.ndim != 1 or t.dtype != dtypes.uint8: raise ValueError(f"[TensorIO] expected a tensor of bytes, (n,) of uint8; got {t.shape} {t.dtype}")
     self._tensor, self._position = t, 0
 
@@ -236,7 +237,7 @@ class TensorIO(io.RawIOBase):
   def seekable(self) -> bool: return True
   def tell(self) -> int: return self._position
 
-  def readinto(self, buffer) -> int:
+  def readinto(self, buffer: Any) -> int:
     n = min(len(buffer), len(self._tensor) - self._position)
     if n > 0: buffer[:n] = self._tensor[self._position:self._position + n].data().cast("B")
     self._position += max(n, 0)

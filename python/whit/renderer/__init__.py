@@ -5,6 +5,9 @@ from whit import _whit
 from whit.hints import missing
 from whit.uop.ops import UOp
 
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Any
+
 
 def renderer_names() -> list[str]:
   """The renderers that there are.
@@ -29,7 +32,7 @@ class Renderer:
   name: str = ""
   has_lanes: bool = False
 
-  def __init__(self, name: str | None = None):
+  def __init__(self, name: str | None = None) -> None:
     if type(self) is not Renderer: return
     if name not in renderer_names(): raise ValueError(f"[Renderer] there is no renderer {name}; there are {', '.join(renderer_names())}")
     self.name = name
@@ -56,7 +59,7 @@ class Renderer:
     return self
 
 
-def signature(program: UOp) -> dict:
+def signature(program: UOp) -> dict[str, Any]:
   """What calling a PROGRAM takes: `buffers` as (slot, dtype, elements, is_read, is_written), `variables` by name in the order of their values,
   `scratch_bytes`, the launch space `n_global`, and whether it has one.
 
@@ -75,10 +78,10 @@ class Estimates:
   2
   """
 
-  def __init__(self, ops: int = 0, mem: int = 0): self.ops, self.mem = ops, mem
+  def __init__(self, ops: int = 0, mem: int = 0) -> None: self.ops, self.mem = ops, mem
 
   @staticmethod
   def of(kernel: _whit.Executable) -> Estimates: return Estimates(kernel.n_ops, kernel.n_bytes)
 
 
-def __getattr__(name: str): raise missing(__name__, name)
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

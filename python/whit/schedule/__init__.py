@@ -5,10 +5,13 @@ from whit import _whit
 from whit.helpers import argfix
 from whit.hints import missing
 
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Any
+
 Schedule = _whit.Schedule
 
 
-def create_schedule(*tensors) -> Schedule:
+def create_schedule(*tensors: Any) -> Schedule:
   """The schedule that realising these tensors (or graphs) would run now. It opens no device and changes nothing.
 
   >>> from whit import Tensor
@@ -36,4 +39,4 @@ def schedule_cache_size() -> int:
   return _whit.schedule_cache_size()
 
 
-def __getattr__(name: str): raise missing(__name__, name)
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

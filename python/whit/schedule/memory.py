@@ -4,6 +4,9 @@ from __future__ import annotations
 from whit.hints import missing
 from whit.schedule import Schedule
 
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Any
+
 
 def memory_plan(schedule: Schedule) -> dict[str, int]:
   """Bytes of a schedule: of all temporaries, of the arena that they share, of what is alive at once, of the results.
@@ -16,4 +19,4 @@ def memory_plan(schedule: Schedule) -> dict[str, int]:
   return {k: v for k, v in schedule.stats.items() if k.endswith("_bytes")}
 
 
-def __getattr__(name: str): raise missing(__name__, name)
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

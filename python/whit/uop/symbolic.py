@@ -1,7 +1,12 @@
 """The rule tables of the core that simplify arithmetic, as PatternMatchers."""
+from __future__ import annotations
+
 from whit import _whit
 from whit.hints import missing
 from whit.uop.upat import PatternMatcher
+
+TYPE_CHECKING = False
+if TYPE_CHECKING: from typing import Any
 
 
 def _core(name: str) -> PatternMatcher: return PatternMatcher(_rules=_whit.core_rules(name))
@@ -12,4 +17,4 @@ symbolic = sym = _core("symbolic")
 symbolic_simple = algebra
 
 
-def __getattr__(name: str): raise missing(__name__, name)
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

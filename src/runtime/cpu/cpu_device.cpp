@@ -74,22 +74,13 @@ class CpuDevice final : public Device {
   Queue queue_;
 };
 
-class CpuKind : public DeviceKind {
+class CpuKind : public HostKind<CpuDevice> {
  public:
-  CpuKind() : DeviceKind("CPU", "the cores of this machine") {}
-  int count() override { return kPlainOrdinals; }
-  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
-    return std::make_unique<CpuDevice>(device_name, target.arch.empty() ? default_arch() : target.arch);
-  }
-  std::vector<std::string> renderers() const override { return {"LLVM", "C"}; }
-  std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {
-    return renderer == "LLVM" ? make_llvm_compiler(arch) : make_c_compiler(arch);
-  }
-  std::string default_arch() override { return host_cpu_arch(); }
+  using HostKind::HostKind;
   int default_rank() const override { return 100; }
 };
 
-[[maybe_unused]] const bool registered = (register_device(std::make_unique<CpuKind>()), true);
+[[maybe_unused]] const bool registered = (register_device(std::make_unique<CpuKind>("CPU", "the cores of this machine")), true);
 
 }  // namespace
 }  // namespace whit

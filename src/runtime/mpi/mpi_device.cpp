@@ -88,21 +88,13 @@ class MpiDevice final : public Device {
   bool is_here_;
 };
 
-class MpiKind final : public DeviceKind {
+class MpiKind final : public HostKind<MpiDevice> {
  public:
-  MpiKind() : DeviceKind(kKind, "the processes of a job that mpirun started") {}
+  using HostKind::HostKind;
   int count() override { return transport() ? transport()->size() : 0; }
-  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
-    return std::make_unique<MpiDevice>(device_name, target.arch.empty() ? default_arch() : target.arch);
-  }
-  std::vector<std::string> renderers() const override { return {"LLVM", "C"}; }
-  std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {
-    return renderer == "LLVM" ? make_llvm_compiler(arch) : make_c_compiler(arch);
-  }
-  std::string default_arch() override { return host_cpu_arch(); }
 };
 
-[[maybe_unused]] const bool registered = (register_device(std::make_unique<MpiKind>()), true);
+[[maybe_unused]] const bool registered = (register_device(std::make_unique<MpiKind>(kKind, "the processes of a job that mpirun started")), true);
 
 }  // namespace
 }  // namespace whit

@@ -44,21 +44,16 @@ class NullProgram : public Program {
   double run(void* const*, const int64_t*, const LaunchSize&, bool wait) override { return wait ? 1e-9 : 0; }
 };
 
-class NullKind : public DeviceKind {
+class NullKind : public HostKind<PlainDevice<NullAllocator, NullProgram>> {
  public:
-  NullKind() : DeviceKind("NULL", "no memory, runs nothing") {}
-  int count() override { return kPlainOrdinals; }
-  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
-    return std::make_unique<PlainDevice<NullAllocator, NullProgram>>(device_name, target.arch);
-  }
-  std::vector<std::string> renderers() const override { return {"LLVM", "C"}; }
+  using HostKind::HostKind;
   std::shared_ptr<Compiler> make_compiler(const std::string& renderer, const std::string& arch) override {
-    if (arch.empty()) return std::make_shared<PassThroughCompiler>("null");
-    return renderer == "LLVM" ? make_llvm_compiler(arch) : make_c_compiler(arch);
+    return arch.empty() ? std::make_shared<PassThroughCompiler>("null") : HostKind::make_compiler(renderer, arch);
   }
+  std::string default_arch() override { return ""; }
 };
 
-[[maybe_unused]] const bool registered = (register_device(std::make_unique<NullKind>()), true);
+[[maybe_unused]] const bool registered = (register_device(std::make_unique<NullKind>("NULL", "no memory, runs nothing")), true);
 
 }  // namespace
 }  // namespace whit

@@ -29,15 +29,11 @@ class RefProgram : public Program {
   std::vector<std::string> variables_;  // in the order of their values
 };
 
-class RefKind : public DeviceKind {
+class RefKind : public HostKind<PlainDevice<HostAllocator, RefProgram>> {
  public:
-  RefKind() : DeviceKind("REF", "the reference evaluator") {}
-  int count() override { return kPlainOrdinals; }
-  std::unique_ptr<Device> open(const std::string& device_name, const DeviceTarget& target) override {
-    return std::make_unique<PlainDevice<HostAllocator, RefProgram>>(device_name, target.arch);
-  }
-  std::vector<std::string> renderers() const override { return {"REF"}; }
+  RefKind() : HostKind("REF", "the reference evaluator", {"REF"}) {}
   std::shared_ptr<Compiler> make_compiler(const std::string&, const std::string&) override { return std::make_shared<PassThroughCompiler>("ref"); }
+  std::string default_arch() override { return ""; }
   bool always_allowed() const override { return true; }
 };
 
