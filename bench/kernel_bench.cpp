@@ -119,9 +119,16 @@ int main(int argc, char** argv) {
                                                            {"conv 32->64 3x3 @10", {512, 32, 64, 10, 10, 3, 3}},
                                                            {"conv 64->64 3x3 @8", {512, 64, 64, 8, 8, 3, 3}},
                                                            {"conv 64->64 3x3 p1 @56", {8, 64, 64, 56, 56, 3, 3, 1}}};
+  const std::pair<const char*, zoo::ConvShape> inference[] = {{"image 64->64 3x3 @56", {1, 64, 64, 58, 58, 3, 3}},
+                                                              {"image 128->128 3x3 @28", {1, 128, 128, 30, 30, 3, 3}},
+                                                              {"image 256->256 3x3 @14", {1, 256, 256, 16, 16, 3, 3}},
+                                                              {"image 512->512 3x3 @7", {1, 512, 512, 9, 9, 3, 3}}};
+  for (const auto& [name, s] : inference) row(name, zoo::conv_forward(s), s.flops(), 0);
   for (const auto& [name, s] : layers) {
     row(fmt::format("{} forward", name).c_str(), zoo::conv_forward(s), s.flops(), 0);
     row(fmt::format("{} data gradient", name).c_str(), zoo::conv_data_gradient(s), s.flops(), 0);
+    row(fmt::format("{} data gradient of halo", name).c_str(), zoo::conv_data_gradient_of_halo(s),
+        2.0 * static_cast<double>(s.n_x() * s.co * s.kh * s.kw), 0);
     row(fmt::format("{} weight gradient", name).c_str(), zoo::conv_weight_gradient(s), s.flops(), 0);
   }
   row("elementwise 4096x2048", zoo::elementwise(4096, 2048), 0, 3.0 * 4096 * 2048 * 4);

@@ -22,10 +22,10 @@ constexpr int64_t kMostRows = 64;
 
 class Blocks {
  public:
-  Blocks(const Nest& nest, const Target& target) : nest_(nest), ends_(nest.ends), target_(target) { target_.n_cores = 1; }
+  Blocks(const Nest& nest, const Target& target, RowsLie rows) : nest_(nest), ends_(nest.ends), target_(target), rows_(rows) { target_.n_cores = 1; }
 
   bool run(std::vector<Nest>& out, const Target& target) {
-    if (!find_rows()) return false;
+    if (!find_rows(target.n_cores)) return false;
     double ns = 0;
     for (const Node* n : toposort(ends_))
       if (n->op == Op::Reduce || n->op == Op::Stage) ns += executions(n->src()[0]) * 0.015;
@@ -39,7 +39,7 @@ class Blocks {
 
  private:
   // The loops that every STAGE is inside of; the innermost is over rows.
-  bool find_rows() {
+  bool find_rows(int n_cores) {
     std::vector<const Node*> stages;
     double n_staged = 0;  // bytes
     for (const Node* n : toposort(nest_.ends))
@@ -58,7 +58,10 @@ class Blocks {
     row_ = common_.back();
     const int64_t n = block_.n_all = range_size(row_.node());
     block_.n_rows = std::min(kMostRows, n);
-    while (block_.n_rows > 16 && static_cast<double>(block_.n_rows) * n_staged > 0.75 * static_cast<double>(target_.l2_bytes)) block_.n_rows /= 2;
+    // What is read beside a STAGE with rows outside wants most of the cache.
+    const double room = (rows_ == RowsLie::Outside ? 0.25 : 0.75) * static_cast<double>(target_.l2_bytes);
+    const double most = rows_ == RowsLie::Outside ? std::min(room / n_staged, product(common_) / (4.0 * n_cores)) : room / n_staged;
+    while (block_.n_rows > 16 && static_cast<double>(block_.n_rows) > most) block_.n_rows /= 2;
     while (reads_output(nest_) && n % block_.n_rows != 0) --block_.n_rows;  // rows may not be computed twice
     outer_ = {common_.begin(), common_.end() - 1};
     outer_.push_back(fresh_range((n + block_.n_rows - 1) / block_.n_rows, AxisType::Weak));
@@ -101,10 +104,11 @@ class Blocks {
         const int64_t size[] = {n_elems};
         const UOp memory = param(-1 - static_cast<int64_t>(memory_.size()), n->dtype, size);
         ranges.push_back(in_block_);
-        add_part(memory, {end(store(index(memory, flat * block_.n_rows + in_block_), value), ranges)});
+        add_part(memory, {end(store(index(memory, place(flat, n_elems)), value), ranges)});
         made.set(n, n->op == Op::Stage ? memory : load(index(memory, in_block_)));
       } else if (below->op == Op::Stage) {
-        made.set(n, index(made.of(below), made.of(n->src()[1]) * block_.n_rows + in_block_));
+        const UOp memory = made.of(below);
+        made.set(n, index(memory, place(made.of(n->src()[1]), memory.shape()[0])));
       }
     }
     std::vector<std::pair<std::vector<UOp>, std::vector<UOp>>> stores;  // loops, and what is stored in them
@@ -121,6 +125,11 @@ class Blocks {
       same->second.push_back(end(st, ranges));
     }
     for (const auto& [ranges, ends] : stores) add_part(UOp(), ends);
+  }
+
+  // Where the element `flat` of the current row lies in a memory of `n_elems`.
+  UOp place(const UOp& flat, int64_t n_elems) const {
+    return rows_ == RowsLie::Inside ? flat * block_.n_rows + in_block_ : in_block_ * (n_elems / block_.n_rows) + flat;
   }
 
   static UOp store_first(const UOp& st, const UOp& r) {
@@ -166,6 +175,7 @@ class Blocks {
   const Nest& nest_;
   std::vector<UOp> ends_;
   Target target_;
+  RowsLie rows_;
   std::vector<UOp> common_, outer_;
   UOp row_, in_block_;
   RowBlock block_;
@@ -175,6 +185,6 @@ class Blocks {
 
 }  // namespace
 
-bool block_rows(const Nest& nest, const Target& target, std::vector<Nest>& out) { return Blocks(nest, target).run(out, target); }
+bool block_rows(const Nest& nest, const Target& target, std::vector<Nest>& out, RowsLie rows) { return Blocks(nest, target, rows).run(out, target); }
 
 }  // namespace whit::codegen

@@ -15,7 +15,9 @@ struct RowBlock {
 /// infinity or NaN in a factor of such a 0 is not seen.
 bool skip_masked(std::vector<UOp>& ends, const UOp& row, const RowBlock& block);
 
-/// Schedules a nest with STAGEs for blocks of rows; false when it has none.
-bool block_rows(const Nest& nest, const Target& target, std::vector<Nest>& out);
+/// Schedules a nest with STAGEs for blocks of rows; false when it has none. The STAGEs lie [row][..] or, so that rows are
+/// lanes, [..][row].
+enum class RowsLie { Inside, Outside };
+bool block_rows(const Nest& nest, const Target& target, std::vector<Nest>& out, RowsLie rows = RowsLie::Inside);
 
 }  // namespace whit::codegen

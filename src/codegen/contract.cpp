@@ -18,7 +18,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
+#include "codegen/blocks.h"
 #include "codegen/operand.h"
 #include "codegen/vectorize.h"
 
@@ -141,7 +143,7 @@ std::vector<ContractPlan> tiles_of(const Contraction& c, const Target& t, const 
     best = cycles;
     std::swap(found.front(), plan);
   };
-  for (int64_t v = 1; v <= std::min<int64_t>(4, n_vectors); ++v) {
+  for (int64_t v = 1; v <= std::min<int64_t>(rows.empty() ? 8 : 4, n_vectors); ++v) {
     const int64_t most = std::min<int64_t>(16, (t.n_vector_registers - 2 - v) / v);
     // Panels of v vectors, and one narrower panel for the rest.
     const double panels = static_cast<double>(n_vectors / v), rest = static_cast<double>(n_vectors % v);
@@ -199,7 +201,8 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
       const double n_packed = product(c.summed) * product(c.own[swapped ? 1 : 0]) * product(c.batch);
       const double again = x.is_plain ? 1 : 2;
       p.must_pack = !contiguous || !x.is_plain || x.load.dtype() != c.sum.dtype();
-      p.pack = p.must_pack || (far >= 1024 && reuse >= 64);
+      // A window would be packed once a tap.
+      p.pack = p.must_pack || (far >= 1024 && reuse >= 64 && n_packed <= 2 * static_cast<double>(x.load.src(0).src(0).shape().numel()));
       double others = p.pack ? n_packed * again * (contiguous ? 0.25 : 1.2) : 0;
       const Stride s = stride_of(out, lane);
       const double n_stored = product(c.own[0]) * product(c.own[1]) * product(c.batch);
@@ -241,7 +244,8 @@ class Builder {
       cut_ = true;
       chunked_ = false;
     }
-    plan_staging();
+    // The broadcast operand is read where it is, unless the inner loop would do more than load it.
+    stage_y_ = !y_.is_plain || y_.is_gated_by(c_.summed) || y_.load.dtype() != c_.sum.dtype();
     heavy_ = is_heavy();
     std::vector<Segment> parts;
     if (n_panels > 0) parts.push_back({0, n_panels, p_.vectors, p_.lanes});
@@ -264,7 +268,6 @@ class Builder {
     for (std::vector<UOp>* list : {&pre_, &cut_dims_, &after_, &mid_, &panels_, &inner_}) list->clear();
     loops_.clear();
     blocks_.clear();
-    y_stage_ = UOp();
     pack_is_open_ = false;
     Nest nest = nest_;
     nest.ends.clear();
@@ -273,20 +276,6 @@ class Builder {
     return nest;
   }
 
-  // The broadcast operand is read where it is, unless the inner loop would do more than load it.
-  void plan_staging() {
-    stage_y_ = !y_.is_plain || y_.is_gated_by(c_.summed) || y_.load.dtype() != c_.sum.dtype();
-    if (!stage_y_) return;
-    tile_ = find_tile(y_, inner_summed(), {});
-    window_ = false;
-    for (const UOp& r : rows_) window_ = window_ || tile_.covers(r);
-    // A tile for all rows may not depend on a copy of one.
-    for (const ContractPlan::Row& r : p_.rows) window_ = window_ && (!y_.depends_on(r.axis) || tile_.covers(r.axis));
-    window_ = window_ && tile_.ok;
-    int64_t bytes = c_.n_bytes;
-    for (const Tile::Dim& d : tile_.dims) bytes *= d.size;
-    if (window_ && bytes > 2 * target_.l2_bytes) stage_y_ = window_ = false;
-  }
   std::vector<UOp> inner_summed() const { return {c_.summed.begin() + (cut_ ? 1 : 0), c_.summed.end()}; }
 
   int64_t chunk_of(int64_t n_panels, int64_t panel_bytes, int64_t budget) const {
@@ -355,7 +344,7 @@ class Builder {
     }
     pack_is_open_ = p_.pack && !pre_.empty();
     for (const UOp& r : rows_)
-      if (!tile_row(r)) outer(r, chunked_ || cut_ || (window_ && tile_.covers(r)) ? mid_ : pre_);
+      if (!tile_row(r)) outer(r, chunked_ || cut_ ? mid_ : pre_);
 
     const std::vector<UOp> summed = inner_summed();
     const int64_t width = s.unroll * s.lanes;
@@ -402,14 +391,8 @@ class Builder {
       // Unrolled, the loads of several terms want registers at once.
       const bool roomy = s.unroll <= 2 && product(copies) * static_cast<double>(s.unroll) * 8 <= 5 * target_.n_vector_registers;
       for (size_t i = 0; i < summed.size(); ++i) {
-        const UOp runs = i > 0 && !cut_ ? skip_condition(summed[i - 1]) : UOp();
-        const bool unrolled = i + 1 == summed.size() && size_of(summed[i]) <= 8 && roomy && !runs;
-        UOp term = with_type(summed[i], unrolled ? AxisType::Unroll : AxisType::Reduce);
-        if (runs) {
-          const UOp to = where(substitute(runs, at), idx(size_of(summed[i])), idx(0));
-          term = UOp::make(Op::Range, DType::WeakInt, {to}, term.arg());
-        }
-        terms.push_back(term);
+        const bool unrolled = i + 1 == summed.size() && size_of(summed[i]) <= 8 && roomy;
+        terms.push_back(with_type(summed[i], unrolled ? AxisType::Unroll : AxisType::Reduce));
         at[summed[i].node()] = terms.back();
       }
       inner_.insert(inner_.end(), terms.begin(), terms.end());
@@ -436,53 +419,8 @@ class Builder {
     }
   }
 
-  // A staged window is zero outside of the image: a row of the window that lies there is skipped, where that saves much.
-  // The condition depends on the term `k` of the sum and on loops over the output, not on the tile.
-  UOp skip_condition(const UOp& k) const {
-    if (!window_) return {};
-    for (const Tile::Dim& d : tile_.dims) {
-      if (d.terms.size() != 2) continue;
-      const size_t i = d.terms[0].first == k ? 0 : 1;
-      const UOp o = d.terms[1 - i].first;
-      if (d.terms[i].first != k || contains(c_.summed, o) || tile_row(o)) continue;
-      std::vector<UOp> gates;
-      for (const Node* n : toposort(y_.value))
-        if (n->op == Op::Index && n->n_src == 3)
-          for (const UOp& g : conjuncts(UOp(n->src()[2]))) {
-            if (g.ranges().size() == 2 && g.depends_on(k) && g.depends_on(o) && !contains(gates, g)) gates.push_back(g);
-          }
-      if (gates.empty()) continue;
-      // Counted, what is inside.
-      int64_t n_inside = 0;
-      const UOp gate = all_of(gates);
-      for (int64_t a = 0; a < size_of(o) && size_of(o) * size_of(k) <= 4096; ++a)
-        for (int64_t b = 0; b < size_of(k); ++b) n_inside += is_true(gates, o, a, k, b);
-      if (static_cast<double>(n_inside) < 0.92 * static_cast<double>(size_of(o) * size_of(k)) && n_inside > 0) return gate;
-    }
-    return {};
-  }
-  static bool is_true(std::span<const UOp> gates, const UOp& o, int64_t a, const UOp& k, int64_t b) {
-    for (const UOp& g : gates) {
-      auto at = [&](const UOp& u) {
-        const Affine x = affine_of(u);
-        return x.constant + x.factor_of(o) * a + x.factor_of(k) * b;
-      };
-      const int64_t x = at(g.src(0)), y = at(g.src(1));
-      if (!(g.op() == Op::CmpLt ? x < y : g.op() == Op::CmpNe ? x != y : x == y)) return false;
-    }
-    return true;
-  }
-
   UOp broadcast_operand(const RangeMap& at, std::span<const UOp> copies, std::span<const UOp> summed) {
     if (!stage_y_) return substitute(y_.value, at);
-    if (window_) {
-      std::vector<UOp> made;
-      const UOp read = read_tile(y_, tile_, at, p_.lanes, made);
-      if (y_stage_) return load(index(y_stage_, read.src(0).src(1)));  // the same tile, read elsewhere
-      y_stage_ = read.src(0).src(0);
-      inner_.insert(inner_.end(), made.begin(), made.end());
-      return read;
-    }
     // The rows of one block: ranges of their own in what is tiled.
     RangeMap rows;
     for (const ContractPlan::Row& r : p_.rows) rows.emplace(r.axis.node(), at.at(r.axis.node()));
@@ -563,7 +501,7 @@ class Builder {
     nest.opts += fmt::format(" vectors {}x{}{}{}{} ", p_.vectors, p_.lanes, p_.pack ? " pack" : "", stage_y_ ? " stage" : "", cut_ ? " cut" : "");
     // What is packed or staged inside of an outer loop would be made again in each part of an inner one.
     std::vector<UOp> candidates = pre_, parallel;
-    if (!cut_ && !window_ && !pack_is_open_) candidates.insert(candidates.end(), mid_.begin(), mid_.end());
+    if (!cut_ && !pack_is_open_) candidates.insert(candidates.end(), mid_.begin(), mid_.end());
     for (const UOp& r : candidates) {
       for (const UOp& e : nest.ends)
         if (!contains(closed_ranges(e.node()), r)) goto done;
@@ -582,11 +520,8 @@ class Builder {
   const Target& target_;
   const Operand &x_, &y_;
   std::vector<UOp> rows_, vector_side_;
-  bool chunked_ = false, cut_ = false, cut_parts_ = false, output_is_read_ = false, pack_is_open_ = false, heavy_ = false;
-  bool stage_y_ = false, window_ = false;  // window_: one tile serves all rows
+  bool chunked_ = false, cut_ = false, cut_parts_ = false, output_is_read_ = false, pack_is_open_ = false, heavy_ = false, stage_y_ = false;
   int64_t panels_a_chunk_ = 1;
-  Tile tile_;
-  UOp y_stage_;
   std::unordered_map<const Node*, UOp> loops_;
   std::map<std::pair<const Node*, int64_t>, std::vector<UOp>> blocks_;
   std::vector<UOp> pre_, cut_dims_, mid_, panels_, after_, inner_;  // loops, outermost first
@@ -601,6 +536,40 @@ void unroll_short_sums(Nest& nest, const UOp& sum) {
   replace_ranges(nest, map);
 }
 
+// In an image with a margin the pixels of a row follow each other, and rows lie a little farther apart than they are long.
+// Lanes may then run over rows: those in the margin compute what nobody reads. Gives the nest with the sums of all places
+// of the image in a STAGE, and the contraction that fills it.
+std::optional<Nest> flatten(const Nest& nest, const Contraction& c, Contraction& flat) {
+  for (const size_t side : {0, 1}) {
+    const Operand& x = c.x[side];
+    if (!x.is_plain || x.load.dtype() != c.sum.dtype()) continue;
+    for (const UOp& row : c.own[side])
+      for (const UOp& column : c.own[side]) {
+        const Stride pitch = x.stride(row);
+        const int64_t n = size_of(column), n_places = (size_of(row) - 1) * pitch.value + n;
+        if (row == column || !pitch.linear || pitch.value <= n || 2 * n_places > 3 * n * size_of(row) || !is_contiguous(x, column)) continue;
+        if (row.n_src() + column.n_src() > 0 || x.is_gated_by(std::vector<UOp>{row, column})) continue;
+        UOp innermost;  // of the other output axes; its blocks share the STAGE
+        for (const UOp& r : nest.order)
+          if (axis_type(r.node()) == AxisType::Weak && r != row && r != column) innermost = r;
+        if (!innermost || (!c.own[1 - side].empty() && !contains(c.own[1 - side], innermost))) continue;
+        const UOp place = fresh_range(n_places, AxisType::Weak);
+        const RangeMap map{{row.node(), idx(0)}, {column.node(), place}};
+        flat = c;
+        flat.sum = substitute(c.sum, map);
+        flat.x[side] = Operand::of(substitute(x.value, map));
+        std::erase_if(flat.own[side], [&](const UOp& r) { return r == row || r == column; });
+        flat.own[side].push_back(place);
+        Nest staged = nest;
+        const UOp sums = UOp::make(Op::Stage, flat.sum.dtype(), {flat.sum, place});
+        for (UOp& e : staged.ends) e = substitute(e, {{c.sum.node(), load(index(sums, row * pitch.value + column))}});
+        staged.order.push_back(place);
+        return staged;
+      }
+  }
+  return {};
+}
+
 }  // namespace
 
 bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
@@ -613,6 +582,10 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   if (product(c.summed) < 2) return false;
   const std::vector<ContractPlan> plans = plans_of(nest, c, target);
   if (plans.empty()) return false;
+  Contraction flat;
+  if (const std::optional<Nest> staged = flatten(nest, c, flat))
+    if (const std::vector<ContractPlan> others = plans_of(nest, flat, target); !others.empty() && others[0].cycles < plans[0].cycles)
+      return block_rows(*staged, target, out, RowsLie::Outside);
   const auto too_big = [&](const ContractPlan& p) {
     return p.pack && c.summed.size() == 1 && product(c.summed) * static_cast<double>(p.vectors * p.lanes * c.n_bytes) > kMostScratch;
   };

@@ -161,13 +161,6 @@ UOp pack_panels(const Operand& x, const Panels& p, std::span<const UOp> summed, 
   return UOp::make(Op::Stage, x.value.dtype(), src);
 }
 
-bool Tile::covers(const UOp& range) const {
-  for (const Dim& d : dims)
-    for (const auto& [r, c] : d.terms)
-      if (r == range) return true;
-  return false;
-}
-
 Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UOp> tiled) {
   Tile t;
   std::vector<Affine> flats, gates;
@@ -213,10 +206,12 @@ Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UO
         if (!proportional(a, d)) return t;
   }
   t.dims = sums;
-  for (const UOp& r : summed)
-    if (x.depends_on(r) && !t.covers(r)) t.dims.push_back(dim_of({{r, 1}}));
-  for (const UOp& r : tiled)
-    if (x.depends_on(r) && !t.covers(r)) t.dims.push_back(dim_of({{r, 1}}));
+  const auto covers = [](const Tile::Dim& d, const UOp& r) {
+    return std::ranges::any_of(d.terms, [&](const auto& term) { return term.first == r; });
+  };
+  for (const auto list : {summed, tiled})
+    for (const UOp& r : list)
+      if (x.depends_on(r) && std::ranges::none_of(t.dims, [&](const Tile::Dim& d) { return covers(d, r); })) t.dims.push_back(dim_of({{r, 1}}));
   // As in memory, so that filling runs along it: the largest stride outside.
   auto stride = [&](const Tile::Dim& d) {
     int64_t s = 0;

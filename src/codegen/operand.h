@@ -40,11 +40,9 @@ struct Tile {
   struct Dim {
     std::vector<std::pair<UOp, int64_t>> terms;
     int64_t lo = 0, size = 0;
-    bool is_sum() const { return terms.size() > 1; }
   };
   std::vector<Dim> dims{};
   bool ok = false;
-  bool covers(const UOp& range) const;
 };
 /// A tile over the summed ranges, the rows in `tiled`, and what occurs together with a summed range.
 Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UOp> tiled);

@@ -179,16 +179,19 @@ int32_t Rangeify::open_nest(int32_t i, const Shape& shape, Index& index, const L
   nest.node = i;
   index.resize(shape.size());
   const size_t n_single = shape.size() - (layout && layout->n_joined > 1 ? layout->n_joined : 0);
+  const auto loop = [&](int64_t size) {
+    if (size == 1) return idx(0);
+    nest.ranges.push_back(range(size, nest.next_range++, AxisType::Weak));
+    nest.n_iterations *= size;
+    return nest.ranges.back();
+  };
+  Dims phases(shape.size(), 1);
+  if (layout) phases = layout->phases;
+  Index phase;
+  for (const int64_t n : phases) phase.push_back(loop(n));
   for (size_t k = 0; k < n_single; ++k) {
     const size_t a = layout ? static_cast<size_t>(layout->order[k]) : k;
-    const int64_t size = layout ? layout->dims[a] : shape[a];
-    if (size == 1) {
-      index[a] = idx(0);
-      continue;
-    }
-    index[a] = range(size, nest.next_range++, AxisType::Weak);
-    nest.ranges.push_back(index[a]);
-    nest.n_iterations *= size;
+    index[a] = add_index(loop((layout ? layout->dims[a] : shape[a]) / phases[a]) * phases[a], phase[a]);
   }
   if (n_single < shape.size()) {
     int64_t size = 1;

@@ -61,17 +61,27 @@ int32_t Rangeify::push_own(int32_t i, int32_t nest, std::span<const UOp> index, 
 // Null for row-major.
 const Layout* Rangeify::find_layout(int32_t i) {
   const Shape& shape = node(i)->shape;
-  Layout l{Dims(shape.size(), 0), Dims(shape.begin(), shape.end()), {}};
+  Layout l{Dims(shape.size(), 0), Dims(shape.begin(), shape.end()), Dims(shape.size(), 1), {}};
   if (!add_halo(i, l) && !follow_source(i, l)) return nullptr;
   if (l.order.empty())
     for (size_t a = 0; a < shape.size(); ++a) l.order.push_back(static_cast<int64_t>(a));
   return &(layouts_[i] = std::move(l));
 }
 
+// How far the loops over outputs step along an axis: the stride of a window. 1 when they don't, or differ.
+static int64_t step_of(const UOp& index) {
+  int64_t step = 0;
+  for (const Linear::Term& t : linear_of(index).terms) {
+    if (t.node.op() != Op::Range) return 1;
+    if (axis_type(t.node.node()) == AxisType::Weak) step = step == 0 || step == t.factor ? t.factor : 1;
+  }
+  return std::max<int64_t>(step, 1);
+}
+
 // Zeros around a value that the windows of a contraction read beyond its edges; false when that does not pay.
 bool Rangeify::add_halo(int32_t i, Layout& l) const {
   const Shape& shape = node(i)->shape;
-  Dims before(shape.size(), 0), after(shape.size(), 0);
+  Dims before(shape.size(), 0), after(shape.size(), 0), steps(shape.size(), 0);
   bool pays = false;
   for (int32_t k = first_instance_[i]; k >= 0; k = instances_[k].next) {
     const Instance& in = instances_[k];
@@ -82,11 +92,20 @@ bool Rangeify::add_halo(int32_t i, Layout& l) const {
       if ((lo < 0 || hi >= shape[a]) && in.gate && scopes_[in.scope].contraction) pays = true;
       before[a] = std::max(before[a], -lo);
       after[a] = std::max(after[a], hi - shape[a] + 1);
+      const int64_t step = scopes_[in.scope].contraction ? step_of(at[a]) : 1;
+      steps[a] = steps[a] == 0 || steps[a] == step ? step : 1;
     }
   }
-  if (!pays) return false;
+  if (!pays && std::ranges::none_of(steps, [](int64_t s) { return s > 1; })) return false;
   Dims dims(shape.begin(), shape.end());
-  for (size_t a = 0; a < shape.size(); ++a) dims[a] += before[a] + after[a];
+  for (size_t a = 0; a < shape.size(); ++a) {
+    l.phases[a] = std::max<int64_t>(steps[a], 1);
+    dims[a] = (dims[a] + before[a] + after[a] + l.phases[a] - 1) / l.phases[a] * l.phases[a];
+  }
+  // Planes a multiple of a page apart would meet in a few sets of the first cache.
+  int64_t plane_bytes = n_bytes(node(i)->dtype);
+  for (size_t a = shape.size(); a-- > 0 && dims[a] > shape[a];) plane_bytes *= dims[a] / l.phases[a];
+  if (plane_bytes % 4096 == 0) dims.back() += l.phases.back();
   if (Shape(dims).numel() > kMaxHalo * shape.numel()) return false;
   l.before = std::move(before);
   l.dims = std::move(dims);

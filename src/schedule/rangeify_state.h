@@ -41,20 +41,25 @@ struct OpenNest {
 };
 
 // Where the elements of a temporary lie. Row-major, unless: there are zeros around it, so that windows that reach over
-// its edge need no gate; or its axes are ordered as what it is computed from lies, so that it is one pass over memory.
+// its edge need no gate; what windows of stride s read of an axis is kept together, in s phases, outside of all axes; or its
+// axes are ordered as what it is computed from lies, so that it is one pass over memory.
 struct Layout {
-  Dims before{}, dims{};  // by axis
-  Dims order{};           // memory axis -> axis
-  size_t n_joined = 1;    // so many of the last memory axes are one loop: a short one is no use for vectors
+  Dims before{}, dims{}, phases{};  // by axis; a multiple of its phases
+  Dims order{};                     // memory axis -> axis
+  size_t n_joined = 1;              // so many of the last memory axes are one loop: a short one is no use for vectors
 
   // Row-major place in memory; `at` is the index by axis, from the edge of the halo.
   UOp flat(std::span<const UOp> at) const {
-    Index ordered;
+    Index ordered, within;
     Dims sizes;
-    for (const int64_t a : order) {
-      ordered.push_back(at[static_cast<size_t>(a)]);
-      sizes.push_back(dims[static_cast<size_t>(a)]);
+    for (const int64_t axis : order) {
+      const size_t a = static_cast<size_t>(axis);
+      UOp phase;
+      div_mod_index(at[a], phases[a], within.emplace_back(), phase);
+      if (phases[a] > 1) ordered.push_back(phase), sizes.push_back(phases[a]);
     }
+    ordered.append(within.begin(), within.end());
+    for (const int64_t a : order) sizes.push_back(dims[static_cast<size_t>(a)] / phases[static_cast<size_t>(a)]);
     return flatten(ordered, sizes);
   }
 };

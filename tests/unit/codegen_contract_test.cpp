@@ -72,6 +72,21 @@ TEST(Contract, Convolutions) {
     }
 }
 
+// Lanes run over the rows of an image with a margin; what they compute in the margin is not stored.
+TEST(Contract, ImagesWithAMargin) {
+  Target t = small(1 << 20);
+  t.vector_bytes = 64;
+  t.n_vector_registers = 32;
+  for (const zoo::ConvShape& s : {zoo::ConvShape{1, 32, 64, 9, 9, 3, 3}, zoo::ConvShape{2, 16, 40, 16, 16, 3, 3},
+                                  zoo::ConvShape{1, 16, 20, 9, 12, 3, 2}, zoo::ConvShape{1, 32, 32, 30, 30, 3, 3}}) {
+    EXPECT_EQ(check(zoo::conv_forward(s), t), "");
+    EXPECT_NE(opts(zoo::conv_forward(s), t).find("blocks"), std::string::npos) << s.h << " " << s.w;
+    EXPECT_EQ(check(zoo::conv_data_gradient_of_halo(s), t), "");
+  }
+  // Few columns are mostly margin.
+  EXPECT_EQ(opts(zoo::conv_forward({1, 16, 64, 8, 8, 5, 5}), t).find("blocks"), std::string::npos);
+}
+
 // Strides, dilations, padding, groups, prologues; on machines with other caches and vectors.
 TEST(Contract, RandomConvolutions) {
   for (unsigned seed = 0; seed < 120; ++seed) {

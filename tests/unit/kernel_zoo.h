@@ -77,6 +77,16 @@ inline UOp conv_data_gradient(const ConvShape& s) {
   const UOp w = at(buffer(2, s.n_w()), ((co * s.ci + ci) * s.kh + ky) * s.kw + kx);
   return sink({put(buffer(0, s.n_x()), ((b * s.ci + ci) * s.h + y) * s.w + x, sum_over(where(inside, g * w, f32(0)), {ky, kx, co}), {b, ci, y, x})});
 }
+/// The same of a gradient that is stored with zeros around it.
+inline UOp conv_data_gradient_of_halo(const ConvShape& s) {
+  Ranges r;
+  const UOp b = r.out(s.b), ci = r.out(s.ci), y = r.out(s.h), x = r.out(s.w);
+  const UOp ky = r.sum(s.kh), kx = r.sum(s.kw), co = r.sum(s.co);
+  const int64_t h = s.h + s.kh - 1, width = s.w + s.kw - 1;
+  const UOp g = at(buffer(1, s.b * s.co * h * width), ((b * s.co + co) * h + (y - ky + s.kh - 1)) * width + (x - kx + s.kw - 1));
+  const UOp w = at(buffer(2, s.n_w()), ((co * s.ci + ci) * s.kh + ky) * s.kw + kx);
+  return sink({put(buffer(0, s.n_x()), ((b * s.ci + ci) * s.h + y) * s.w + x, sum_over(g * w, {ky, kx, co}), {b, ci, y, x})});
+}
 inline UOp conv_weight_gradient(const ConvShape& s) {
   Ranges r;
   const UOp co = r.out(s.co), ci = r.out(s.ci), ky = r.out(s.kh), kx = r.out(s.kw);
