@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <compare>
+#include <map>
+#include <numeric>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/flags.h"
 #include "base/log.h"
@@ -18,12 +21,12 @@ namespace {
 
 // Bytes [first, last) of an allocation.
 struct Extent {
-  const Buffer* base;
+  Buffer* base;
   int64_t first, last;
   auto operator<=>(const Extent&) const = default;
   bool overlaps(const Extent& o) const { return base == o.base && first < o.last && o.first < last; }
 };
-Extent extent_of(const Buffer& b) { return {b.base() ? b.base().get() : &b, b.off_bytes(), b.off_bytes() + b.n_bytes()}; }
+Extent extent_of(Buffer& b) { return {b.base() ? b.base().get() : &b, b.off_bytes(), b.off_bytes() + b.n_bytes()}; }
 
 // What an argument of a recorded call is.
 struct Slot {
@@ -72,6 +75,37 @@ UOp view_of(const UOp& u) {
   return u;
 }
 
+// Finds the calls that compute temporaries from nothing but memory that no call writes and no input brings (weights that are
+// packed, transformed, folded), and gives these temporaries memory of their own, so that they last from replay to replay.
+std::vector<char> settle(std::vector<BoundCall>& calls, std::span<const Buffer* const> inputs) {
+  std::unordered_set<const Buffer*> changing(inputs.begin(), inputs.end());
+  std::map<std::pair<Buffer*, int32_t>, std::pair<int, BufferPtr>> temporaries;  // how often they are written; their own memory
+  const auto temporary = [&](const BoundArg& a) { return &temporaries[{a.buffer.get(), a.number}]; };
+  for (const BoundCall& c : calls)
+    for (const BoundArg& a : c.args)
+      if (!c.program || a.is_written) {
+        if (a.offset >= 0) ++temporary(a)->first;
+        else changing.insert(extent_of(*a.buffer).base);
+      }
+  std::vector<char> settled;
+  for (BoundCall& c : calls) {
+    bool is_settled = c.program && c.values.empty();
+    for (BoundArg& a : c.args) {
+      if (a.offset < 0) is_settled = is_settled && !changing.contains(a.buffer.get()) && !changing.contains(extent_of(*a.buffer).base);
+      else if (const auto& [n_writes, own] = *temporary(a); a.is_written) is_settled = is_settled && n_writes == 1;
+      else if (own) a = {own, -1, a.n_bytes};
+      else is_settled = false;
+    }
+    for (BoundArg& a : c.args)
+      if (is_settled && a.is_written) {
+        BufferPtr& own = temporary(a)->second = Buffer::make(a.buffer->device_name(), a.n_bytes);
+        a = {own, -1, a.n_bytes, true};
+      }
+    settled.push_back(is_settled);
+  }
+  return settled;
+}
+
 }  // namespace
 
 void Recorder::record(const BoundCall& call) {
@@ -114,6 +148,9 @@ struct CapturedGraph::Impl {
     uint32_t first_slot = 0;
   };
   std::vector<Call> calls{};
+  std::vector<Call> settled{};        // run when what they read has changed
+  std::vector<BufferPtr> read{};      // that
+  uint64_t n_changes = ~uint64_t{0};  // of it, when they ran last
   std::vector<void*> handles{};
   std::vector<int64_t> values{};
   std::vector<Slot> slots{};
@@ -209,7 +246,9 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
   // Calls.
   std::unordered_map<const Buffer*, int32_t> fixed_number;
   std::unordered_map<uint16_t, int64_t> arena_bytes;
-  for (const BoundCall& c : impl_->calls) {
+  const std::vector<char> settled = settle(impl_->calls, impl_->inputs);
+  for (size_t i = 0; i < impl_->calls.size(); ++i) {
+    const BoundCall& c = impl_->calls[i];
     CapturedGraph::Impl::Call call;
     call.first_slot = static_cast<uint32_t>(g->slots.size());
     call.first_handle = static_cast<uint32_t>(g->handles.size());
@@ -220,9 +259,11 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
       call.cpu = c.program->cpu_kernel();
       if (g->device.empty()) g->device = c.program->device;
       g->is_several |= g->device != c.program->device;
-      g->n_ops += c.program->n_ops;
-      g->n_bytes += c.program->n_bytes;
-      ++g->n_kernels;
+      if (!settled[i]) {
+        g->n_ops += c.program->n_ops;
+        g->n_bytes += c.program->n_bytes;
+        ++g->n_kernels;
+      }
       for (size_t v = 0; v < c.values.size(); ++v) {
         const std::string& n = c.program->variables[v];
         auto it = std::ranges::find_if(g->variables, [&](const auto& p) { return p.name == n; });
@@ -255,12 +296,13 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
         const auto [it, fresh] = fixed_number.try_emplace(a.buffer.get(), static_cast<int32_t>(g->fixed.size()));
         if (fresh) g->fixed.push_back(a.buffer);
         s.number = it->second;
-        if (a.is_written) g->written.push_back(extent_of(*a.buffer));
+        if (a.is_written && !settled[i]) g->written.push_back(extent_of(*a.buffer));
+        if (settled[i] && !a.is_written) g->read.push_back(a.buffer);
       }
       g->slots.push_back(s);
       g->handles.push_back(nullptr);
     }
-    g->calls.push_back(call);
+    (settled[i] ? g->settled : g->calls).push_back(call);
   }
   std::ranges::sort(g->written);
   g->written.erase(std::unique(g->written.begin(), g->written.end()), g->written.end());
@@ -362,6 +404,17 @@ BoundCall CapturedGraph::Impl::bound_call(const Call& c, std::span<const UOp> in
 }
 
 void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
+  const auto changes = [&] {
+    return std::accumulate(read.begin(), read.end(), uint64_t{0}, [](uint64_t n, const BufferPtr& b) { return n + b->n_changes(); });
+  };
+  if (!settled.empty() && changes() != n_changes) {
+    for (const Call& c : settled) run_call(bound_call(c, inputs), true);
+    n_changes = changes();
+  }
+  for (const Extent& w : written) w.base->count_change();
+  for (size_t i = 0; any_input_written && i < inputs.size(); ++i)
+    if (input_written[i]) buffer_of(buffer_below(inputs[i]))->count_change();
+  for (const Made& m : made) m.turn().buffer->count_change();
   void* const* const h = handles.data();
   const int64_t* const v = values.data();
   if (!opened) opened = &Device::get(device);
@@ -396,7 +449,8 @@ std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const Variab
     // Inside of another capture: these calls belong to it.
     for (const Made& m : g.made) r->record_output(m.turn().buffer, false);
     for (const UOp& s : g.states) r->record_written(s, s);
-    for (const Impl::Call& c : g.calls) r->record(g.bound_call(c, inputs));
+    for (const auto* calls : {&g.settled, &g.calls})
+      for (const Impl::Call& c : *calls) r->record(g.bound_call(c, inputs));
   }
   std::vector<UOp> out;
   out.reserve(g.outputs.size());

@@ -158,6 +158,7 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> 
     const ScheduleBuffer& b = s.buffers[i];
     BoundArg& a = args[i];
     a.n_bytes = b.n_elems * n_bytes(b.dtype);
+    a.number = static_cast<int32_t>(i);
     if (b.kind == ScheduleBuffer::Kind::Input) {
       a.buffer = buffer_of(bound.inputs[static_cast<size_t>(b.slot)]);
     } else if (b.kind == ScheduleBuffer::Kind::Temp && b.offset >= 0) {

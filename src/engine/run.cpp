@@ -55,6 +55,8 @@ bool is_queued(Device& device) { return device.queue() || has_queues(); }
 
 void run_call(const BoundCall& call, bool replayed, bool may_queue) {
   os::poll_interrupt();
+  for (const BoundArg& a : call.args)
+    if (a.is_written) a.buffer->count_change();
   if (Device& device = call.args[0].buffer->device(); is_queued(device)) {
     // What reads a file is done now: its errors are told where it was asked for.
     if ((may_queue || flag::ASYNC() >= 2) && !is_timed() && (call.program || call.args[1].buffer->device().queue())) {

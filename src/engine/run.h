@@ -14,6 +14,7 @@ struct BoundArg {
   int64_t offset = -1;  ///< in bytes of the arena `buffer`; -1: the whole buffer
   int64_t n_bytes = 0;
   bool is_written = false;
+  int32_t number = -1;  ///< tells the temporaries of an arena apart
   void* handle() const;
 };
 

@@ -67,7 +67,14 @@ void* Buffer::allocate() {
   return h;
 }
 
+uint64_t Buffer::n_changes() {
+  if (base_) return base_->n_changes();
+  if (is_exposed_.load(std::memory_order_relaxed) || spec_.external_ptr) count_change();
+  return n_changes_.load(std::memory_order_relaxed);
+}
+
 void Buffer::deallocate() {
+  count_change();
   wait_for(*this, true);
   void* const h = handle_.exchange(nullptr, std::memory_order_acq_rel);
   if (!h) return;
@@ -95,6 +102,7 @@ void Buffer::synchronize(bool readers) {
 }
 
 void* Buffer::host_pointer() {
+  (base_ ? *base_ : *this).is_exposed_ = true;
   synchronize(false);
   return device().allocator().host_pointer(handle());
 }
@@ -103,6 +111,7 @@ void Buffer::copyin(const void* from_host, int64_t n_bytes) {
   WHIT_USER(n_bytes == n_bytes_, Value, "[copyin] {} bytes for a buffer of {}", n_bytes, n_bytes_);
   const ProfileSpan span("host copy", "copyin", device_name_);
   synchronize(true);
+  count_change();
   if (n_bytes_ > 0) device().allocator().copyin(handle(), from_host, n_bytes_);
 }
 
@@ -116,6 +125,7 @@ void Buffer::copyout(void* to_host, int64_t n_bytes) {
 void Buffer::copy_from(Buffer& from) {
   WHIT_USER(n_bytes_ == from.n_bytes_, Value, "[copy] {} bytes into a buffer of {}", from.n_bytes_, n_bytes_);
   if (n_bytes_ == 0) return;
+  count_change();
   Device& to_device = device();
   Device& from_device = from.device();
   Allocator& to = to_device.allocator();

@@ -56,9 +56,14 @@ TEST(Winograd, IsWithinFourTimesTheErrorOfTheDirectSum) {
 TEST(Winograd, IsTakenWhereItPays) {
   EXPECT_TRUE(is_winograd(convolved({8, 64, 64, 56, 56, {1, 1, 1, 1}})));
   EXPECT_TRUE(is_winograd(convolved({1, 128, 128, 28, 28, {1, 1, 1, 1}})));
-  // Few channels; as many weights as pixels; nothing to share.
+  // Many weights for few pixels: where they stay what they are.
+  EXPECT_TRUE(is_winograd(convolved({1, 512, 512, 7, 7, {1, 1, 1, 1}})));
+  {
+    const FlagScope training("TRAINING", int64_t{1});
+    EXPECT_FALSE(is_winograd(convolved({1, 512, 512, 7, 7, {1, 1, 1, 1}})));
+  }
+  // Few channels; nothing to share.
   EXPECT_FALSE(is_winograd(convolved({8, 3, 64, 56, 56, {1, 1, 1, 1}})));
-  EXPECT_FALSE(is_winograd(convolved({1, 512, 512, 7, 7, {1, 1, 1, 1}})));
   EXPECT_FALSE(is_winograd(convolved({1, 64, 64, 3, 3, {0, 0, 0, 0}})));
   const Tensor x = Tensor::zeros({8, 64, 56, 56});
   EXPECT_FALSE(is_winograd(x.conv2d(Tensor::zeros({64, 64, 3, 3}), {.stride = 2})));
