@@ -89,6 +89,25 @@ UNARY = [lambda x: x.exp(), lambda x: x.relu() + 1, lambda x: x.cast(dtypes.half
 def test_unary(number, n): check(UNARY[number], data(4, 8), axes=((0,), (1,), (None,)), n=n)
 
 
+@pytest.mark.parametrize("where", (("CPU:1", "CPU:2"), ("CPU:1", "CPU"), ("CPU:2", "CPU:1", "CPU")))
+def test_without_the_default_device_first(where):
+  a = data(6)
+  for t in (Tensor(a, device=where), Tensor(a.tolist(), device=where), Tensor(a.tobytes(), device=where, dtype=dtypes.float32)):
+    assert t.device == where and (t.numpy() == a).all() and ((t * 2).numpy() == a * 2).all()
+  with pytest.raises(ValueError, match="memory of one device for"): Tensor.from_blob(a.ctypes.data, (6, ), device=where)
+  w, x = Tensor(data(2, 2)).shard(where), Tensor(data(6, 2)).shard(where, 0)
+  want = nn_step(Tensor(data(2, 2)), Tensor(data(6, 2)))
+  np.testing.assert_allclose(nn_step(w, x), want, rtol=1e-5)
+
+
+def nn_step(w, x):
+  opt = nn.optim.AdamW([w], lr=0.1)
+  with Context(TRAINING=1):
+    (x @ w).square().mean().backward()
+    opt.step()
+  return w.numpy()
+
+
 def test_sums():
   for fn in (lambda x: x.sum(0), lambda x: x.sum(1), lambda x: x.sum(), lambda x: x.max(0), lambda x: x.min((0, 1)), lambda x: x.prod(0),
              lambda x: x.mean(1, keepdim=True), lambda x: x.var(0), lambda x: x.std(1), lambda x: x.softmax(0), lambda x: x.softmax(1),

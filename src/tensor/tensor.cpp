@@ -48,7 +48,7 @@ std::shared_ptr<uint8_t> host_memory(size_t n) {
 // A BUFFER of host memory as device `device` sees it.
 UOp host_buffer(DType dtype, int64_t n_elems, std::shared_ptr<void> memory, const std::string& device) {
   const std::string kind = device_kind_of(device);
-  const std::string home = kind == "CPU" || kind == "REF" ? device : "CPU";
+  const std::string home = !is_multi(device_id(device)) && (kind == "CPU" || kind == "REF") ? device : "CPU";
   UOp b = buffer(dtype, n_elems, home);
   BufferSpec spec;
   spec.external_ptr = memory.get();
@@ -198,6 +198,7 @@ Tensor Tensor::from_bytes(const void* data, DType dtype, const IntList& shape, c
 Tensor Tensor::from_blob(void* ptr, const IntList& shape, const TensorOptions& o) {
   const std::string device = canonical_name(o.device.value_or(""));
   WHIT_USER(ptr, Value, "[from_blob] the pointer is null");
+  WHIT_USER(!is_multi(device_id(device)), Value, "[from_blob] memory of one device for {}; shard() what it gives", device);
   for (const int64_t d : shape) WHIT_USER(d >= 0, Value, "[from_blob] negative size in shape {}", dims_str(shape));
   const DType dtype = o.dtype.value_or(default_float());
   const int64_t n = detail::prod(shape);
