@@ -1,20 +1,38 @@
 // Counted numbers: kernels, bytes that they move, peak memory. They stand in tests/perf/counts.txt and do not depend on
 // the machine; WHIT_BLESS=1 (or `./dev bless perf`) rewrites the file. Times are for bench/.
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <sstream>
 
 #include "../../examples/network.h"
 #include "ir/uop.h"
 #include "rewrite/ruleset.h"
 #include "runtime/counters.h"
+#include "whit/jit.h"
 #include "whit/tensor.h"
 
 using namespace whit;
+
+// Allocations and locks of this thread, by standing before those of the libraries.
+static thread_local int64_t n_allocations = 0, n_locks = 0;
+
+extern "C" void* __libc_malloc(size_t);
+extern "C" void* malloc(size_t n) noexcept {
+  ++n_allocations;
+  return __libc_malloc(n);
+}
+extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  static const auto real = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+  ++n_locks;
+  return real(mutex);
+}
 
 namespace {
 
@@ -213,6 +231,38 @@ TEST(Work, RewritingANodeCostsTheSameInADeepNetwork) {
   EXPECT_LE(deep.visited, 1.1 * shallow.visited) << shallow.visited;
   EXPECT_LE(deep.tried, 1.1 * shallow.tried) << shallow.tried;
   EXPECT_LE(deep.fired, 1.1 * shallow.fired) << shallow.fired;
+}
+
+struct Replay {
+  int64_t kernels, allocations, locks;
+};
+Replay replay_of(int n_kernels) {
+  TinyJit f([&](std::span<const Tensor> in) {
+    Tensor x = in[0];
+    for (int i = 0; i < n_kernels; ++i) x = (x + i).flip(0).contiguous();
+    return std::vector<Tensor>{x.realize()};
+  });
+  const Tensor x = random({16}), y = random({16});
+  for (int i = 0; i < 5; ++i) f(std::vector<Tensor>{x});
+  f(std::vector<Tensor>{y});  // another input each time
+  const int64_t allocations = n_allocations, locks = n_locks;
+  f(std::vector<Tensor>{x});
+  return {f.n_kernels(), n_allocations - allocations, n_locks - locks};
+}
+
+TEST(Work, AReplayedKernelAllocatesAndLocksNothing) {
+  {
+    std::mutex m;
+    const std::lock_guard lock(m);
+  }
+  EXPECT_GT(n_locks, 0);  // they are seen
+  EXPECT_GT(n_allocations, 0);
+  const Replay few = replay_of(4), many = replay_of(64);
+  EXPECT_EQ(few.kernels, 4);
+  EXPECT_EQ(many.kernels, 64);
+  EXPECT_EQ(many.allocations, few.allocations) << "allocations of a replay of 64 kernels, of 4";
+  EXPECT_EQ(many.locks, few.locks) << "locks of a replay of 64 kernels, of 4";
+  printf("a replay: %ld allocations, %ld locks\n", static_cast<long>(few.allocations), static_cast<long>(few.locks));
 }
 
 }  // namespace
