@@ -1,4 +1,8 @@
 // Devices and counters.
+#include <unistd.h>
+
+#include <utility>
+
 #include "base/profile.h"
 #include "convert.h"
 #include "runtime/counters.h"
@@ -66,6 +70,10 @@ void bind_runtime(nb::module_& m) {
   m.def("build_ended", &build_ended);
   m.def("clear_timeline", &clear_timeline);
   m.def("write_timeline", &write_timeline);
+  // An interrupt that nobody catches ends Python by its signal, after Python's exit handlers and without those of C++.
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function([process = getpid()] {
+    if (process == getpid() && timeline_at_exit && !timeline().empty()) std::exchange(timeline_at_exit, nullptr)();
+  }));
 }
 
 }  // namespace whit::python

@@ -1,6 +1,8 @@
 """PROFILE=1: a timeline that is complete also after an exception, and agrees with what DEBUG=2 adds up."""
 import json, os, re, subprocess, sys
 
+import pytest
+
 PROGRAM = """
 from whit import Tensor, TinyJit, GlobalCounters
 from whit.helpers import cpu_profile, profile_marker
@@ -47,6 +49,18 @@ def test_after_an_exception(tmp_path):
   out, events = run(tmp_path, "Tensor([1.0]).reshape(7)")
   assert out.returncode == 1 and "reshape" in out.stderr
   assert {"warm up", "fails"} <= {e["name"] for e in events} and sum(e.get("cat") == "kernel" for e in events) >= 5
+
+
+@pytest.mark.parametrize("end, code", (("raise SystemExit(3)", 3), ("import os, signal; os.kill(os.getpid(), signal.SIGINT); import time; time.sleep(9)", -2)))
+def test_after_other_ends(tmp_path, end, code):
+  out, events = run(tmp_path, end)
+  assert out.returncode == code and out.stderr.count("profile: ") == 1
+  assert {"warm up", "fails"} <= {e["name"] for e in events}
+
+
+def test_a_forked_child_leaves_the_timeline_to_its_parent(tmp_path):
+  out, events = run(tmp_path, "import os, sys; child = os.fork(); child or sys.exit(0); os.waitpid(child, 0); (Tensor([1.0]) + 7).realize(); profile_marker('later')")
+  assert out.returncode == 0 and out.stderr.count("profile: ") == 1 and any(e["name"] == "later" for e in events)
 
 
 def test_a_path_that_cannot_be_written(tmp_path):
