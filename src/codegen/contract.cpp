@@ -276,8 +276,6 @@ class Builder {
     return nest;
   }
 
-  std::vector<UOp> inner_summed() const { return {c_.summed.begin() + (cut_ ? 1 : 0), c_.summed.end()}; }
-
   int64_t chunk_of(int64_t n_panels, int64_t panel_bytes, int64_t budget) const {
     int64_t best = 1;
     for (int64_t d = 1; d <= n_panels; ++d)
@@ -346,7 +344,7 @@ class Builder {
     for (const UOp& r : rows_)
       if (!tile_row(r)) outer(r, chunked_ || cut_ ? mid_ : pre_);
 
-    const std::vector<UOp> summed = inner_summed();
+    const std::vector<UOp> summed(c_.summed.begin() + (cut_ ? 1 : 0), c_.summed.end());
     const int64_t width = s.unroll * s.lanes;
     const UOp u = fresh_range(s.unroll, AxisType::Upcast), l = fresh_range(s.lanes, AxisType::Lane);
     const int64_t n_valid = std::min(size_of(p_.lane) - s.begin, width * s.count);
@@ -426,7 +424,7 @@ class Builder {
     for (const ContractPlan::Row& r : p_.rows) rows.emplace(r.axis.node(), at.at(r.axis.node()));
     const Operand y = Operand::of(substitute(y_.value, rows));
     const Tile block = find_tile(y, summed, copies);
-    return block.ok ? read_tile(y, block, at, p_.lanes, inner_) : substitute(y_.value, at);
+    return !block.empty() ? read_tile(y, block, at, p_.lanes, inner_) : substitute(y_.value, at);
   }
 
   // The accumulators of a finished tile rest in scratch memory, and a loop over the tile does what follows the sum: where

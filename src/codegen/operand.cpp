@@ -48,11 +48,11 @@ bool linear_forms(const UOp& value, std::vector<Affine>& flats, std::vector<Affi
   return true;
 }
 
-Tile::Dim dim_of(std::vector<std::pair<UOp, int64_t>> terms) {
+TileDim dim_of(std::vector<std::pair<UOp, int64_t>> terms) {
   int64_t g = 0;
   for (const auto& [r, c] : terms) g = std::gcd(g, c);
   if (terms[0].second < 0) g = -g;
-  Tile::Dim d;
+  TileDim d;
   int64_t hi = 0;
   for (auto& [r, c] : terms) {
     c /= g;
@@ -63,7 +63,7 @@ Tile::Dim dim_of(std::vector<std::pair<UOp, int64_t>> terms) {
   return d;
 }
 
-bool proportional(const Affine& a, const Tile::Dim& d) {
+bool proportional(const Affine& a, const TileDim& d) {
   const auto& [r0, c0] = d.terms[0];
   for (const auto& [r, c] : d.terms)
     if (a.factor_of(r) * c0 != a.factor_of(r0) * c) return false;
@@ -165,11 +165,11 @@ Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UO
   Tile t;
   std::vector<Affine> flats, gates;
   if (!linear_forms(x.value, flats, gates)) return t;
-  std::vector<Tile::Dim> sums;
+  std::vector<TileDim> sums;
   auto add_sum = [&](std::vector<std::pair<UOp, int64_t>> terms) {
     std::sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return range_id(a.first.node()) < range_id(b.first.node()); });
-    const Tile::Dim d = dim_of(std::move(terms));
-    for (const Tile::Dim& have : sums) {
+    const TileDim d = dim_of(std::move(terms));
+    for (const TileDim& have : sums) {
       if (have.terms == d.terms) return true;
       for (const auto& [r, c] : have.terms)
         for (const auto& [q, e] : d.terms)
@@ -191,13 +191,13 @@ Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UO
       for (const Affine::Term& o : a.terms) {
         if (contains(summed, o.node) || o.factor % k.factor != 0) continue;
         bool known = false;
-        for (const Tile::Dim& d : sums)
+        for (const TileDim& d : sums)
           for (const auto& [r, c] : d.terms) known = known || r == k.node || r == o.node;
         if (!known && std::abs(o.factor) <= std::abs(k.factor) * (range_size(k.node.node()) - 1))
           if (!add_sum({{o.node, o.factor}, {k.node, k.factor}})) return t;
       }
     }
-  for (const Tile::Dim& d : sums) {
+  for (const TileDim& d : sums) {
     bool has_unit = false;
     for (const auto& [r, c] : d.terms) has_unit = has_unit || std::abs(c) == 1;
     if (!has_unit) return t;
@@ -205,21 +205,18 @@ Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UO
       for (const Affine& a : *list)
         if (!proportional(a, d)) return t;
   }
-  t.dims = sums;
-  const auto covers = [](const Tile::Dim& d, const UOp& r) {
-    return std::ranges::any_of(d.terms, [&](const auto& term) { return term.first == r; });
-  };
+  t = sums;
+  const auto covers = [](const TileDim& d, const UOp& r) { return std::ranges::any_of(d.terms, [&](const auto& term) { return term.first == r; }); };
   for (const auto list : {summed, tiled})
     for (const UOp& r : list)
-      if (x.depends_on(r) && std::ranges::none_of(t.dims, [&](const Tile::Dim& d) { return covers(d, r); })) t.dims.push_back(dim_of({{r, 1}}));
+      if (x.depends_on(r) && std::ranges::none_of(t, [&](const TileDim& d) { return covers(d, r); })) t.push_back(dim_of({{r, 1}}));
   // As in memory, so that filling runs along it: the largest stride outside.
-  auto stride = [&](const Tile::Dim& d) {
+  auto stride = [&](const TileDim& d) {
     int64_t s = 0;
     for (const Affine& a : flats) s = std::max(s, std::abs(a.factor_of(d.terms[0].first) / d.terms[0].second));
     return s;
   };
-  std::stable_sort(t.dims.begin(), t.dims.end(), [&](const Tile::Dim& a, const Tile::Dim& b) { return stride(a) > stride(b); });
-  t.ok = !t.dims.empty();
+  std::stable_sort(t.begin(), t.end(), [&](const TileDim& a, const TileDim& b) { return stride(a) > stride(b); });
   return t;
 }
 
@@ -227,9 +224,9 @@ UOp read_tile(const Operand& x, const Tile& t, const RangeMap& map, int64_t lane
   RangeMap inside(map);
   std::vector<UOp> ranges;
   UOp flat = idx(0), beyond;
-  for (size_t i = 0; i < t.dims.size(); ++i) {
-    const Tile::Dim& d = t.dims[i];
-    const bool last = i + 1 == t.dims.size();
+  for (size_t i = 0; i < t.size(); ++i) {
+    const TileDim& d = t[i];
+    const bool last = i + 1 == t.size();
     UOp u;
     int64_t size = d.size;
     if (last && size >= 4) {

@@ -36,15 +36,13 @@ UOp pack_panels(const Operand& x, const Panels& p, std::span<const UOp> summed, 
 
 /// What staging the broadcast operand needs: the dimensions of its tile. A dimension is a range, or a sum of ranges
 /// that only occur together (x + kx of a convolution).
-struct Tile {
-  struct Dim {
-    std::vector<std::pair<UOp, int64_t>> terms;
-    int64_t lo = 0, size = 0;
-  };
-  std::vector<Dim> dims{};
-  bool ok = false;
+struct TileDim {
+  std::vector<std::pair<UOp, int64_t>> terms;
+  int64_t lo = 0, size = 0;
 };
-/// A tile over the summed ranges, the rows in `tiled`, and what occurs together with a summed range.
+using Tile = std::vector<TileDim>;
+/// A tile over the summed ranges, the rows in `tiled`, and what occurs together with a summed range; without dimensions where
+/// that cannot be said.
 Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UOp> tiled);
 /// The STAGE and, through `map` (what ranges stand for outside), a read of it.
 UOp read_tile(const Operand& x, const Tile& t, const RangeMap& map, int64_t lanes, std::vector<UOp>& order);

@@ -35,7 +35,12 @@ bool Rangeify::should_materialise(int32_t i) {
     while (is_view(node(base))) base = src(base, 0);
     const size_t b = static_cast<size_t>(base);
     if (is_elementwise(node(base)->op) && !in_memory_[b] && !over_contraction_[b]) return false;
-    return d.first->scope != nest.scope && scopes_[d.first->scope].contraction && d.evaluations >= 4 * n_elems;
+    return scopes_[d.first->scope].contraction && d.evaluations >= 4 * n_elems;
+  }
+  // So does a copy with a halo of what is in memory.
+  if (n->op == Op::Reshape && node(src(i, 0))->op == Op::Buffer) {
+    Layout l(n->shape);
+    return scopes_[d.first->scope].contraction && d.evaluations >= 4 * n_elems && add_halo(i, l);
   }
   if (n->op == Op::Unwindow) {
     // A convolution's data gradient gets a kernel of its own where another reduce is in the nest already: a contraction

@@ -61,11 +61,9 @@ int32_t Rangeify::push_own(int32_t i, int32_t nest, std::span<const UOp> index, 
 // Null for row-major.
 const Layout* Rangeify::find_layout(int32_t i) {
   const Shape& shape = node(i)->shape;
-  Layout l{Dims(shape.size(), 0), Dims(shape.begin(), shape.end()), Dims(shape.size(), 1), {}};
+  Layout l(shape);
   if (!add_halo(i, l) && !follow_source(i, l)) return nullptr;
-  if (l.order.empty())
-    for (size_t a = 0; a < shape.size(); ++a) l.order.push_back(static_cast<int64_t>(a));
-  return &(layouts_[i] = std::move(l));
+  return &layouts_.insert_or_assign(i, std::move(l)).first->second;
 }
 
 // How far the loops over outputs step along an axis: the stride of a window. 1 when they don't, or differ.
@@ -98,14 +96,16 @@ bool Rangeify::add_halo(int32_t i, Layout& l) const {
   }
   if (!pays && std::ranges::none_of(steps, [](int64_t s) { return s > 1; })) return false;
   Dims dims(shape.begin(), shape.end());
+  int64_t plane_bytes = 0;
+  size_t last = 0;
   for (size_t a = 0; a < shape.size(); ++a) {
     l.phases[a] = std::max<int64_t>(steps[a], 1);
     dims[a] = (dims[a] + before[a] + after[a] + l.phases[a] - 1) / l.phases[a] * l.phases[a];
+    if (dims[a] > shape[a]) last = a, plane_bytes = std::max<int64_t>(plane_bytes, n_bytes(node(i)->dtype));
+    plane_bytes *= dims[a] / l.phases[a];
   }
   // Planes a multiple of a page apart would meet in a few sets of the first cache.
-  int64_t plane_bytes = n_bytes(node(i)->dtype);
-  for (size_t a = shape.size(); a-- > 0 && dims[a] > shape[a];) plane_bytes *= dims[a] / l.phases[a];
-  if (plane_bytes % 4096 == 0) dims.back() += l.phases.back();
+  if (plane_bytes % 4096 == 0 && plane_bytes > 0) dims[last] += l.phases[last];
   if (Shape(dims).numel() > kMaxHalo * shape.numel()) return false;
   l.before = std::move(before);
   l.dims = std::move(dims);
@@ -151,10 +151,8 @@ bool Rangeify::follow_source(int32_t i, Layout& l) const {
     if (t.node.op() != Op::Range || t.factor <= 0) return false;
     stride[static_cast<size_t>(range_id(t.node.node()))] = t.factor;
   }
-  for (size_t a = 0; a < rank; ++a) {
+  for (size_t a = 0; a < rank; ++a)
     if (l.dims[a] > 1 && stride[a] == 0) return false;  // spread: there is no order to follow
-    l.order.push_back(static_cast<int64_t>(a));
-  }
   // An axis of size 1 stays where it is.
   for (size_t a = 0; a < rank; ++a)
     if (l.dims[a] == 1) stride[a] = a == 0 ? INT64_MAX : stride[a - 1];

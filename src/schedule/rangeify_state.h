@@ -1,6 +1,7 @@
 // The state of a rangeify run; see rangeify.h for how it works. Private to rangeify*.cpp.
 #pragma once
 #include <map>
+#include <numeric>
 #include <unordered_map>
 
 #include "schedule/cost.h"
@@ -44,10 +45,13 @@ struct OpenNest {
 // its edge need no gate; what windows of stride s read of an axis is kept together, in s phases, outside of all axes; or its
 // axes are ordered as what it is computed from lies, so that it is one pass over memory.
 struct Layout {
-  Dims before{}, dims{}, phases{};  // by axis; a multiple of its phases
-  Dims order{};                     // memory axis -> axis
-  size_t n_joined = 1;              // so many of the last memory axes are one loop: a short one is no use for vectors
+  Dims before, dims, phases;  // by axis; a multiple of its phases
+  Dims order;                 // memory axis -> axis
+  size_t n_joined = 1;        // so many of the last memory axes are one loop: a short one is no use for vectors
 
+  explicit Layout(const Shape& s) : before(s.size(), 0), dims(s.begin(), s.end()), phases(s.size(), 1), order(s.size(), 0) {
+    std::iota(order.begin(), order.end(), 0);
+  }
   // Row-major place in memory; `at` is the index by axis, from the edge of the halo.
   UOp flat(std::span<const UOp> at) const {
     Index ordered, within;
