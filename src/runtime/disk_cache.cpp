@@ -20,7 +20,6 @@
 namespace whit {
 namespace {
 
-constexpr int kSchema = 1;
 constexpr int kBusyMs = 2000;
 
 // Rows are found by the digest of their key. The digest of an entry covers table and key too: a value that moved to
@@ -127,20 +126,20 @@ struct DiskCache::Impl {
     const auto run = [this](const char* sql) { return sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK; };
     if (!read_only) {
       if (!run("PRAGMA journal_mode=WAL") || !run("PRAGMA synchronous=NORMAL")) return false;
-      // Pages are used again, so the file stops growing; what is still needed is compiled again.
+      // The name of the table holds the version of its layout. When there is too much, the older half goes, in the order of
+      // writing; pages are used again, so the file stops growing, and what is still needed is compiled again.
       const int64_t n_pages = number("PRAGMA page_count") - number("PRAGMA freelist_count");
-      if (n_pages * number("PRAGMA page_size") > flag::CACHE_LIMIT_MB() * 1'000'000) run("DROP TABLE IF EXISTS entries_v1");
-      if (!run("CREATE TABLE IF NOT EXISTS entries_v1(kind TEXT, key BLOB, value BLOB, digest BLOB, "
-               "PRIMARY KEY(kind, key)) WITHOUT ROWID")) {
-        return false;
+      if (n_pages * number("PRAGMA page_size") > flag::CACHE_LIMIT_MB() * 1'000'000) {
+        run("DROP TABLE IF EXISTS entries_v1");
+        run("DELETE FROM entries_v2 WHERE rowid <= (SELECT (min(rowid) + max(rowid)) / 2 FROM entries_v2)");
       }
+      if (!run("CREATE TABLE IF NOT EXISTS entries_v2(kind TEXT, key BLOB, value BLOB, digest BLOB, PRIMARY KEY(kind, key))")) return false;
     }
-    static_assert(kSchema == 1, "the name of the table holds the version of its layout");
     const auto prepare = [this](const char* sql, sqlite3_stmt*& stmt) {
       return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &stmt, nullptr) == SQLITE_OK;
     };
-    return prepare("SELECT value, digest FROM entries_v1 WHERE kind=?1 AND key=?2", select) &&
-           (read_only || prepare("INSERT OR REPLACE INTO entries_v1 VALUES(?1, ?2, ?3, ?4)", insert));
+    return prepare("SELECT value, digest FROM entries_v2 WHERE kind=?1 AND key=?2", select) &&
+           (read_only || prepare("INSERT OR REPLACE INTO entries_v2 VALUES(?1, ?2, ?3, ?4)", insert));
   }
 };
 

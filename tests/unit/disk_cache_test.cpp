@@ -51,7 +51,7 @@ TEST(DiskCache, KeepsWhatItWasGiven) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
-TEST(DiskCache, ForgetsEverythingWhenItIsTooLarge) {
+TEST(DiskCache, ForgetsTheOlderHalfWhenItIsTooLarge) {
   const TempFolder folder;
   const std::string path = folder.path("cache.db");
   {
@@ -64,9 +64,13 @@ TEST(DiskCache, ForgetsEverythingWhenItIsTooLarge) {
   }
   const FlagScope scope("CACHE_LIMIT_MB", int64_t{1});
   DiskCache cache(path);
-  EXPECT_FALSE(cache.find("kernel", "0"));
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(cache.find("kernel", std::to_string(i)).has_value(), i >= 15) << i;
   cache.put("kernel", "0", "v");
   EXPECT_EQ(cache.find("kernel", "0"), "v");
+  EXPECT_TRUE(DiskCache(path).find("kernel", "15"));  // half is below the limit
+  const FlagScope none("CACHE_LIMIT_MB", int64_t{0});
+  for (int i = 0; i < 6; ++i) DiskCache(path).usable();
+  EXPECT_FALSE(DiskCache(path).find("kernel", "29"));
 }
 
 TEST(DiskCache, LevelZeroUsesNoFile) {
@@ -82,7 +86,7 @@ TEST(DiskCache, ADamagedEntryIsAMiss) {
   const TempFolder folder;
   const std::string path = folder.path("cache.db");
   DiskCache(path).put("kernel", "k", "value");
-  run_sql(path, "UPDATE entries_v1 SET value=x'00'");
+  run_sql(path, "UPDATE entries_v2 SET value=x'00'");
   DiskCache cache(path);
   EXPECT_FALSE(cache.find("kernel", "k"));
   EXPECT_TRUE(was_said(path + " holds a damaged entry"));
