@@ -22,7 +22,7 @@ class Program:
     self.body_seed, self.n_steps, self.n_calls = self.rng.random(), self.rng.randint(1, 8), self.rng.randint(4, 8)
     self.states = [self.fresh() for _ in range(self.n_states)]
     self.base = self.fresh(2 * ROWS)
-    self.use_variable = self.rng.random() < 0.2
+    self.use_variable, self.use_views = self.rng.random() < 0.2, self.rng.random() < 0.4
     self.inner = TinyJit(lambda x: (x * 3 + 1).realize()) if jit else lambda x: (x * 3 + 1).realize()
     if self.rng.random() < 0.3:
       for _ in range(2): self.inner(self.fresh())
@@ -76,7 +76,7 @@ class Program:
     if kind < 3 or (kind < 6 and not self.kept): return self.fresh()
     if kind < 5: return self.rng.choice(self.kept)
     if kind == 5: return self.rng.choice(self.kept) + 1
-    if kind == 6: return self.base[(at := self.rng.randint(0, ROWS)):at + ROWS]
+    if kind == 6 and self.use_views: return self.base[(at := self.rng.randint(0, ROWS)):at + ROWS]
     if kind == 8: return self.rng.choice(self.states) * 2
     return self.fresh() + self.fresh()
 
@@ -100,7 +100,7 @@ class Program:
   def run(self, expected=None):
     """Arrays shown; the reason when a call was refused, which ends the program."""
     Tensor.manual_seed(1)
-    keep = self.rng.random()
+    keep = 0 if self.use_views else self.rng.random()  # a result that is a view of such a view is a copy
     same, state = self.rng.random() < 0.1, self.rng.random() < 0.1
     for number in range(self.n_calls):
       args = [self.argument() for _ in range(self.n_args)]
