@@ -57,6 +57,12 @@ def test_memory_budget(net, share):
   assert peak_of(step)[0] <= budget + 2 * out_bytes  # those of the call before are held
 
 
+def test_a_budget_of_what_weights_alone_decide(net):
+  step, before = TinyJit(lambda: run(net()), memory_budget=400_000), GlobalCounters.mem_used
+  for _ in range(4): numbers(step())
+  assert GlobalCounters.mem_used - before <= 400_000 + 3 * LAYERS * WIDTH * WIDTH * 4  # and results, which take turns
+
+
 def test_a_budget_that_cannot_be_met_names_the_least(net):
   @TinyJit(memory_budget=1000)
   def step(): return run(net())

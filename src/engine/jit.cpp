@@ -76,8 +76,9 @@ UOp view_of(const UOp& u) {
 }
 
 // Finds the calls that compute temporaries from nothing but memory that no call writes and no input brings (weights that are
-// packed, transformed, folded), and gives these temporaries memory of their own, so that they last from replay to replay.
-std::vector<char> settle(std::vector<BoundCall>& calls, std::span<const Buffer* const> inputs) {
+// packed, transformed, folded), and gives these temporaries memory of their own, `room` bytes at most, so that they last from
+// replay to replay.
+std::vector<char> settle(std::vector<BoundCall>& calls, std::span<const Buffer* const> inputs, int64_t room) {
   std::unordered_set<const Buffer*> changing(inputs.begin(), inputs.end());
   std::map<std::pair<Buffer*, int32_t>, std::pair<int, BufferPtr>> temporaries;  // how often they are written; their own memory
   const auto temporary = [&](const BoundArg& a) { return &temporaries[{a.buffer.get(), a.number}]; };
@@ -90,12 +91,16 @@ std::vector<char> settle(std::vector<BoundCall>& calls, std::span<const Buffer* 
   std::vector<char> settled;
   for (BoundCall& c : calls) {
     bool is_settled = c.program && c.values.empty();
+    int64_t n_bytes = 0;
     for (BoundArg& a : c.args) {
+      n_bytes += a.is_written ? a.n_bytes : 0;
       if (a.offset < 0) is_settled = is_settled && !changing.contains(a.buffer.get()) && !changing.contains(extent_of(*a.buffer).base);
       else if (const auto& [n_writes, own] = *temporary(a); a.is_written) is_settled = is_settled && n_writes == 1;
       else if (own) a = {own, -1, a.n_bytes};
       else is_settled = false;
     }
+    is_settled = is_settled && n_bytes <= room;
+    room -= is_settled ? n_bytes : 0;
     for (BoundArg& a : c.args)
       if (is_settled && a.is_written) {
         BufferPtr& own = temporary(a)->second = Buffer::make(a.buffer->device_name(), a.n_bytes);
@@ -198,7 +203,7 @@ Capture::Capture(std::span<const UOp> inputs) : impl_(std::make_unique<Impl>()) 
 
 Capture::~Capture() = default;
 
-std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
+std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs, int64_t lasting_bytes) {
   const ProfileSpan span("capture", "finish a capture");
   impl_->close();
   WHIT_USER(!impl_->calls.empty(), Jit, "[jit] nothing was run in the capture, so there is nothing to replay");
@@ -246,7 +251,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs) {
   // Calls.
   std::unordered_map<const Buffer*, int32_t> fixed_number;
   std::unordered_map<uint16_t, int64_t> arena_bytes;
-  const std::vector<char> settled = settle(impl_->calls, impl_->inputs);
+  const std::vector<char> settled = settle(impl_->calls, impl_->inputs, lasting_bytes);
   for (size_t i = 0; i < impl_->calls.size(); ++i) {
     const BoundCall& c = impl_->calls[i];
     CapturedGraph::Impl::Call call;

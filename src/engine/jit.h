@@ -64,9 +64,10 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  /// Closes the capture. `outputs` are views of BUFFERs (realised); replay gives new values for them.
+  /// Closes the capture. `outputs` are views of BUFFERs (realised); replay gives new values for them. What is computed of
+  /// nothing but memory that stays the same lasts from replay to replay, up to `lasting_bytes`: it takes no turns in an arena.
   /// errors: Jit when nothing was run, or an output is not realised
-  std::unique_ptr<CapturedGraph> finish(std::span<const UOp> outputs);
+  std::unique_ptr<CapturedGraph> finish(std::span<const UOp> outputs, int64_t lasting_bytes = 256 << 20);
   /// BUFFERs that stood for memory which the calls have overwritten. A graph over one reads the content from before.
   std::span<const UOp> overwritten() const;
 

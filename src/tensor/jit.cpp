@@ -521,7 +521,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
       r.storage = storage;
       if (r.n_places > 1) r.node = base_of(whole);
     }
-    fresh->graph = capture.finish(results);
+    fresh->graph = memory_budget_ ? capture.finish(results, 0) : capture.finish(results);
     check_copies(*fresh->graph, in);
     // Values from before that read overwritten memory, were computed in the capture, or became others (a gradient that is added
     // to), would be computed again by each replay, from what the memory holds then. This call was right; the next one captures,

@@ -207,6 +207,18 @@ TEST(EngineJit, what_only_weights_decide_is_computed_when_they_change) {
   EXPECT_GT(n_run(), n_each);
 }
 
+TEST(EngineJit, what_lasts_has_a_limit) {
+  const UOp x = buf(std::vector<float>(100, 1));
+  const UOp w = buf(std::vector<float>(100, 2)), v = buf(std::vector<float>(100, 3));
+  for (const auto& [most, n_kernels] : {std::pair<int64_t, int64_t>{0, 2}, {799, 2}, {800, 1}}) {
+    Capture c(std::vector<UOp>{x});
+    const UOp y = engine::realize(contiguous(fl(w, {0})) * contiguous(fl(v, {0}) + w) * x);
+    const auto g = c.finish(std::vector<UOp>{y}, most);
+    EXPECT_EQ(g->n_kernels(), n_kernels) << most;
+    EXPECT_EQ(values(g->replay(std::vector<UOp>{x})[0])[7], 10);
+  }
+}
+
 TEST(EngineJit, a_replay_inside_of_a_capture) {
   const UOp x = buf({1, 2});
   std::unique_ptr<engine::CapturedGraph> inner, outer;
