@@ -207,7 +207,7 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
       const Stride s = stride_of(out, lane);
       const double n_stored = product(c.own[0]) * product(c.own[1]) * product(c.batch);
       // Lanes that lie a page apart in the output share cache sets.
-      others += n_stored * (s.linear && s.value == 1 ? 0.15 : s.linear && s.value * c.n_bytes < 2048 ? 0.8 : 4.0);
+      others += n_stored * (s.linear && s.value == 1 ? 0.15 : s.linear && s.value * c.n_bytes < 3072 ? 0.8 : 4.0);
       std::vector<ContractPlan> more = tiles_of(c, t, p);
       for (ContractPlan& plan : more) plan.cycles += others;
       const bool wins = more.front().cycles < best;

@@ -109,7 +109,7 @@ int64_t gradient_id(const Dims& pads, bool reversed) {
 std::optional<Tensor> winograd(const Tensor& x, const Tensor& weight, const Dims& pads, bool reversed) {
   const int64_t height = x.shape()[2] + pads[2] + pads[3] - 2, width = x.shape()[3] + pads[0] + pads[1] - 2;
   if (flag::WINO() <= 0 || height < 1 || width < 1 || weight.shape()[2] != 3 || weight.shape()[3] != 3) return {};
-  if (flag::WINO() == 1 && !pays(x, weight, pads, flag::TRAINING() ? 12 : 2.5, 120)) return {};
+  if (flag::WINO() == 1 && !pays(x, weight, pads, flag::TRAINING() ? 28 : 2.5, 120)) return {};
   return called({x, weight}, gradient_id(pads, reversed), [&](std::span<const Tensor> p) { return convolved(p[0], p[1], pads, reversed); });
 }
 
