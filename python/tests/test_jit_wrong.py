@@ -283,3 +283,17 @@ def test_an_expression_of_state_that_is_made_anew():
       got += (state * 2).tolist()
     return got + waits.tolist() + twice.tolist()
   both(program)
+
+
+def test_a_store_that_waits_and_reads_a_written_argument():
+  def program():
+    state = filled(0, 0)
+
+    @TinyJit
+    def f(x): x.assign(x * 2)
+    for _ in range(3): f(filled(1, 1))
+    x = filled(1, 2)
+    state.assign(x)  # waits
+    f(x)
+    return state.tolist() + x.tolist()
+  both(program)

@@ -329,7 +329,7 @@ void TinyJit::Captured::settle(const Placed& in) {
   };
   // Also what reaches it through computed nodes: those would be found again, with their old values, by who makes them anew.
   compute(is_waiting_value, nullptr, [&](const Buffer* b) { return overwritten.contains(b); });
-  compute(has_pending_store, not_realised, [&](const Buffer* b) { return memory.contains(b); });
+  compute(has_pending_store, not_realised, [&](const Buffer* b) { return memory.contains(b) || overwritten.contains(b); });
   start_watch();
 }
 
