@@ -297,3 +297,17 @@ def test_a_store_that_waits_and_reads_a_written_argument():
     f(x)
     return state.tolist() + x.tolist()
   both(program)
+
+
+def test_jit_check_of_written_arguments_that_were_computed_alike():
+  state = filled(1, 2)
+
+  @TinyJit
+  def f(x, y):
+    x.assign(x + 1)
+    y.assign(y * x)
+    return (x + y).realize()
+  for _ in range(3): f(filled(1, 1), filled(2, 2))
+  x, y = state * 2, state * 2
+  with Context(JIT_CHECK=1): assert f(x, y).tolist() == [9, 25]
+  assert x.tolist() + y.tolist() == [3, 5, 6, 20]

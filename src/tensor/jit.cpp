@@ -343,7 +343,7 @@ class Beside {
       : memory_(std::move(state)) {
     {
       Tensor::realize_all(live_if(has_pending_store));
-      const Placed in = in_memory(inputs);  // later it would look like a reader of what the function overwrites
+      const Placed in = in_memory(inputs, true);  // later it would look like a reader of what the function overwrites
       check_copies(graph, in);
       for (size_t i = 0; i < in.memory.size(); ++i)
         if (graph.writes_input(i)) memory_.push_back(engine::buffer_of(base_of(in.memory[i])));

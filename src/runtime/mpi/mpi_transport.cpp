@@ -122,13 +122,13 @@ class Mpi final : public Transport {
     return done != 0;
   }
   void wait(Handle& request, const std::string& what) const {
-    const int64_t start_ns = os::now_ns(), timeout_ns = flag::MPI_TIMEOUT() * 1'000'000'000;
+    const int64_t start_ns = os::now_ns();
     for (int n = 0; !is_done(request); ++n) {
       if (n < 1000) continue;
       os::poll_interrupt();
       usleep(n < 10'000 ? 0 : 100);
       WHIT_USER(
-          os::now_ns() - start_ns < timeout_ns, Runtime,
+          (os::now_ns() - start_ns) / 1'000'000'000 < flag::MPI_TIMEOUT(), Runtime,
           "[mpi] process {} has waited {} s (MPI_TIMEOUT) for {}; every process must run the same program, and read on all of them what has parts "
           "on several",
           rank_, flag::MPI_TIMEOUT(), what);
