@@ -576,14 +576,9 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   unroll_short_sums(nest, c.sum);
   c = Contraction();
   if (!recognise(nest, c)) return false;
-  if (c.own[0].empty() && c.own[1].empty()) return false;
-  if (product(c.summed) < 2) return false;
+  if ((c.own[0].empty() && c.own[1].empty()) || product(c.summed) < 2) return false;
   const std::vector<ContractPlan> plans = plans_of(nest, c, target);
   if (plans.empty()) return false;
-  Contraction flat;
-  if (const std::optional<Nest> staged = flatten(nest, c, flat))
-    if (const std::vector<ContractPlan> others = plans_of(nest, flat, target); !others.empty() && others[0].cycles < plans[0].cycles)
-      return block_rows(*staged, target, out, RowsLie::Outside);
   const auto too_big = [&](const ContractPlan& p) {
     return p.pack && c.summed.size() == 1 && product(c.summed) * static_cast<double>(p.vectors * p.lanes * c.n_bytes) > kMostScratch;
   };
@@ -595,6 +590,11 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
     const bool along = size_of(k) >= 32 && is_contiguous(c.x[0], k) && is_contiguous(c.x[1], k);
     if (rows < 2 || (rows < 16 && along) || too_big(p)) return false;
   }
+  Contraction flat;
+  if (const std::optional<Nest> staged = flatten(nest, c, flat))
+    if (const std::vector<ContractPlan> others = plans_of(nest, flat, target);
+        !others.empty() && others[0].cycles < p.cycles && nest.pick("flat", 2) == 0)
+      return block_rows(*staged, target, out, RowsLie::Outside);
   p = plans[static_cast<size_t>(nest.pick("plan", static_cast<int>(std::min<size_t>(plans.size(), kMostPlans))))];
   if (nest.pick("pack", p.must_pack ? 1 : 2) == 1) p.pack = !p.pack;
   if (too_big(p)) p = plans[0];

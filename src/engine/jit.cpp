@@ -84,10 +84,9 @@ std::vector<char> settle(std::vector<BoundCall>& calls, std::span<const Buffer* 
   const auto temporary = [&](const BoundArg& a) { return &temporaries[{a.buffer.get(), a.number}]; };
   for (const BoundCall& c : calls)
     for (const BoundArg& a : c.args)
-      if (!c.program || a.is_written) {
-        if (a.offset >= 0) ++temporary(a)->first;
-        else changing.insert(extent_of(*a.buffer).base);
-      }
+      if (c.program && !a.is_written) continue;
+      else if (a.offset >= 0) ++temporary(a)->first;
+      else changing.insert(extent_of(*a.buffer).base);
   std::vector<char> settled;
   for (BoundCall& c : calls) {
     bool is_settled = c.program && c.values.empty();
