@@ -5,7 +5,7 @@ import jit_fuzz
 import numpy as np
 import pytest
 
-from whit import Context, Tensor, TinyJit, Variable, dtypes, nn
+from whit import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
 from whit.engine.jit import JitError
 
 
@@ -311,3 +311,14 @@ def test_jit_check_of_written_arguments_that_were_computed_alike():
   x, y = state * 2, state * 2
   with Context(JIT_CHECK=1): assert f(x, y).tolist() == [9, 25]
   assert x.tolist() + y.tolist() == [3, 5, 6, 20]
+
+
+def test_free_intermediates():
+  x = Tensor.ones(256, 256).contiguous().realize()
+  f = TinyJit(lambda x: ((x.flip(0) + 1).contiguous() @ x).sum().realize())
+  before = GlobalCounters.mem_used
+  want = [f(x).item() for _ in range(4)]
+  assert GlobalCounters.mem_used - before >= 256 * 256 * 4
+  f.captured.free_intermediates()
+  assert GlobalCounters.mem_used - before < 1024 and f.captured is None
+  assert [f(x).item() for _ in range(4)] == want

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     @overload
     def __get__(self: _Jit[Concatenate[S, Q], R], obj: S, objtype: object = None) -> Callable[Q, R]: ...
     def __get__(self, obj: Any, objtype: object = None) -> Any: ...
+    def free_intermediates(self) -> None: ...
 
   @overload
   def TinyJit(fxn: Callable[P, R], prune: bool = False, memory_budget: int = 0) -> _Jit[P, R]: ...
@@ -53,6 +54,10 @@ else:
       self.__wrapped__ = fxn
       self.__name__ = getattr(fxn, "__name__", "jit")
       self.__doc__ = getattr(fxn, "__doc__", None)
+
+    def free_intermediates(self):
+      """Frees the memory that the captured kernels hold, as `reset` does: the next call runs the function, the one after captures it again."""
+      self.reset()
 
 
 def __getattr__(name: str) -> Any: raise missing(__name__, name)
