@@ -50,6 +50,7 @@ KernelObject add_one() {
   object.library = make_c_compiler(host_cpu_arch())->compile("k", kAddOneC);
   object.name = "k";
   object.n_buffers = 2;
+  object.extents = {2};
   return object;
 }
 

@@ -267,7 +267,7 @@ void bind_extend(nb::module_& m) {
     nb::list buffers;
     for (const auto& b : s.buffers) buffers.append(nb::make_tuple(b.slot, dtype_object(b.dtype), b.n_elems, b.is_read, b.is_written));
     d["buffers"] = buffers, d["variables"] = nb::cast(s.variables), d["scratch_bytes"] = s.scratch_bytes;
-    d["n_global"] = s.n_global, d["has_global"] = s.has_global;
+    d["n_global"] = s.n_global, d["has_global"] = !s.extents.empty();
     return d;
   });
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -78,15 +79,22 @@ thread_local int64_t own_threads = 0;
 struct Job {
   ThreadPool::Body body;
   const void* context;
-  int64_t last, chunk;
-  std::atomic<int64_t> next;  // where the next part begins
+  std::span<const int64_t> extents;
+  int64_t n_parts;               // of each extent
+  std::atomic<int64_t> next{0};  // the next part
 
   void work(void* scratch) {
+    int64_t begin = 0, before = 0;  // of the extent that the part is in: its first iteration; the parts before it
+    size_t i = 0;
     for (;;) {
-      const int64_t from = next.fetch_add(chunk, std::memory_order_relaxed);
-      if (from >= last) return;
+      const int64_t part = next.fetch_add(1, std::memory_order_relaxed);
+      for (; part - before >= n_parts; before += n_parts, ++i)
+        if (i + 1 == extents.size()) return;
+        else begin += extents[i];
+      const int64_t at = part - before, from = extents[i] * at / n_parts, to = extents[i] * (at + 1) / n_parts;
+      if (from == to) continue;
       const ProfileSpan span("part", "part of a kernel");
-      body(context, scratch, from, std::min(from + chunk, last));
+      body(context, scratch, begin + from, begin + to);
     }
   }
 };
@@ -161,14 +169,14 @@ ThreadPool::~ThreadPool() {
   }
 }
 
-void ThreadPool::run(int64_t first, int64_t last, int64_t min_part, size_t scratch_bytes, Body body, const void* context, int max_threads) {
-  if (first >= last) return;
-  const int64_t extent = last - first;
+void ThreadPool::run(std::span<const int64_t> extents, int64_t min_part, size_t scratch_bytes, Body body, const void* context, int max_threads) {
+  const int64_t extent = std::accumulate(extents.begin(), extents.end(), int64_t{0});
+  if (extent <= 0) return;
   min_part = std::max<int64_t>(min_part, 1);
   int64_t n_threads = max_threads > 0 ? max_threads : own_threads > 0 ? own_threads : flag::NUM_CPU_THREADS();
   n_threads = std::clamp<int64_t>(std::min(n_threads, extent / min_part), 1, kMaxThreads);
   if (n_threads == 1 || in_pool || !impl_->mutex.try_lock()) {
-    body(context, thread_scratch(scratch_bytes), first, last);
+    body(context, thread_scratch(scratch_bytes), 0, extent);
     return;
   }
   const std::unique_lock lock(impl_->mutex, std::adopt_lock);
@@ -177,8 +185,7 @@ void ThreadPool::run(int64_t first, int64_t last, int64_t min_part, size_t scrat
   const int n_workers = static_cast<int>(n_threads - 1);
 
   // Several parts a thread where the range allows it: threads that get less of their core then do less of the work.
-  const int64_t n_parts = std::min(extent / min_part, n_threads * 4);
-  Job job{body, context, last, (extent + n_parts - 1) / n_parts, first};
+  Job job{body, context, extents, std::min(extent / min_part, n_threads * 4)};
   for (int i = 0; i < n_workers; ++i) {
     Slot& slot = *impl_->slots[static_cast<size_t>(i)];
     slot.job = &job;

@@ -1,6 +1,6 @@
 // The pool that runs one kernel on all cores.
 //
-// A launch cuts [first, last) into parts; the caller runs parts too. A part is posted to a worker's own slot, so a
+// A launch cuts its range into parts; the caller runs parts too. A part is posted to a worker's own slot, so a
 // launch touches only the workers it needs. A worker spins for some tens of microseconds before it sleeps, hence a
 // chain of small kernels pays no system call. Requirements:
 //  1. run() returns when every part is done. A part that no worker has started is taken back by the caller, so a core
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 namespace whit {
 
@@ -24,11 +25,11 @@ class ThreadPool {
   /// From now on this thread uses a pool of its own, with so many threads where run() is told none.
   static void give_share(ThreadPool& pool, int64_t n_threads);
 
-  /// Runs `body` over [first, last) on at most `max_threads` threads (0: the flag NUM_CPU_THREADS), no part being
-  /// smaller than `min_part` but the last one. `scratch_bytes` of 64-byte aligned memory is handed to each call; its
-  /// content is arbitrary.
+  /// Runs `body` over [0, sum of extents) on at most `max_threads` threads (0: the flag NUM_CPU_THREADS). The iterations of
+  /// one extent take about as long as each other, so each extent is cut into parts on its own; one is no smaller than
+  /// `min_part` where its extent allows it. `scratch_bytes` of 64-byte aligned memory is handed to each call; its content is arbitrary.
   /// errors: Memory when there is no scratch memory; nothing has run then
-  void run(int64_t first, int64_t last, int64_t min_part, size_t scratch_bytes, Body body, const void* context, int max_threads = 0);
+  void run(std::span<const int64_t> extents, int64_t min_part, size_t scratch_bytes, Body body, const void* context, int max_threads = 0);
 
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -94,7 +94,7 @@ ExecutablePtr compile_program(const CompileJob& job, const CodePath& path, const
   o.n_variables = static_cast<int>(signature.variables.size());
   o.scratch_bytes = signature.scratch_bytes;
   o.min_part = ProgramInfo::of(program).min_part;
-  o.parallel = signature.has_global;
+  o.extents = signature.extents;
   e->size_.global[0] = signature.n_global;
   try {
     o.library = path.kind == "NULL" ? path.compiler->compile(e->name, e->source) : path.compiler->compile_cached(e->name, e->source);
@@ -150,7 +150,7 @@ class ProgramCache {
     e->object.n_variables = static_cast<int>(e->variables.size());
     e->object.scratch_bytes = text.number();
     e->object.min_part = text.number();
-    e->object.parallel = text.number() != 0;
+    for (int64_t n = text.number(); n > 0; --n) e->object.extents.push_back(text.number());
     return e;
   }
   void put(Executable& e) const {
@@ -161,8 +161,9 @@ class ProgramCache {
     add(std::to_string(e.variables.size()));
     for (const std::string& v : e.variables) add(v);
     for (const int64_t n : {e.n_ops, e.n_bytes, int64_t{e.size_.global[0]}, int64_t{e.object.n_buffers}, static_cast<int64_t>(e.object.scratch_bytes),
-                            e.object.min_part, int64_t{e.object.parallel}})
+                            e.object.min_part, static_cast<int64_t>(e.object.extents.size())})
       add(std::to_string(n));
+    for (const int64_t n : e.object.extents) add(std::to_string(n));
     DiskCache::get().put("program", key_, all);
   }
 

@@ -53,6 +53,7 @@ void place_globals(LinearProgram& p) {
       WHIT_CHECK(n->n_src == 0, "a GLOBAL range of symbolic size");
       p.global_offset[n] = total;
       total += range_size(n);
+      p.signature.extents.push_back(range_size(n));
       ++open;
     } else if (n->op == Op::EndRange && axis_type(n->src()[0]) == AxisType::Global) {
       --open;
@@ -60,8 +61,7 @@ void place_globals(LinearProgram& p) {
       stray_store |= open == 0;
     }
   }
-  p.signature.has_global = !p.global_offset.empty();
-  if (!p.signature.has_global) return;
+  if (p.signature.extents.empty()) return;
   WHIT_CHECK(!stray_store, "a STORE outside the GLOBAL ranges of its kernel would be done by every thread");
   p.signature.n_global = total;
 }

@@ -48,7 +48,7 @@ struct KernelSignature {
   std::vector<std::string> variables;  ///< in the order in which the kernel reads them: by name
   int64_t scratch_bytes = 0;           ///< of each thread; starts at a multiple of 64
   int64_t n_global = 1;                ///< the launch space is [0, n_global)
-  bool has_global = false;             ///< without a GLOBAL range the kernel is one call of [0, 1)
+  std::vector<int64_t> extents;        ///< of the GLOBAL ranges, which make it up; without one the kernel is one call of [0, 1)
 };
 KernelSignature signature_of(const UOp& program);
 

@@ -11,14 +11,14 @@ namespace whit {
 
 /// A compiled kernel and what is needed to run it.
 struct KernelObject {
-  std::string library;        ///< the binary, in the format of the device (CPU: an ELF object file)
-  std::string name;           ///< the function in it
-  std::string arch;           ///< what it was compiled for
-  int n_buffers = 0;          ///< the signature: so many buffers, outputs first,
-  int n_variables = 0;        ///< then so many 64-bit variables
-  int64_t scratch_bytes = 0;  ///< scratch memory of each thread (CPU)
-  int64_t min_part = 1;       ///< the least part of the parallel range that is worth a thread (CPU)
-  bool parallel = true;       ///< false: one call covers the whole range (CPU)
+  std::string library;             ///< the binary, in the format of the device (CPU: an ELF object file)
+  std::string name;                ///< the function in it
+  std::string arch;                ///< what it was compiled for
+  int n_buffers = 0;               ///< the signature: so many buffers, outputs first,
+  int n_variables = 0;             ///< then so many 64-bit variables
+  int64_t scratch_bytes = 0;       ///< scratch memory of each thread (CPU)
+  int64_t min_part = 1;            ///< the least part of the parallel range that is worth a thread (CPU)
+  std::vector<int64_t> extents{};  ///< what the parallel range is made of; none: one call covers it (CPU)
 };
 
 class Compiler {

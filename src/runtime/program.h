@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/os.h"
 #include "base/thread_pool.h"
@@ -38,9 +40,10 @@ using CpuKernelFn = void (*)(void* const* buffers, const int64_t* variables, voi
 /// A CPU kernel, bare. It stays callable as long as its Program lives.
 struct CpuKernel {
   CpuKernelFn fn = nullptr;
-  int64_t global = 1;        ///< extent of the parallel range
-  int64_t min_part = 1;      ///< the least part that is worth a thread; >= global runs in the calling thread
-  size_t scratch_bytes = 0;  ///< of each thread
+  int64_t global = 1;                  ///< extent of the parallel range
+  int64_t min_part = 1;                ///< the least part that is worth a thread; >= global runs in the calling thread
+  size_t scratch_bytes = 0;            ///< of each thread
+  std::span<const int64_t> extents{};  ///< what `global` is made of, where it is parallel
 
   /// cost: a function call when the kernel is not parallel; else that of ThreadPool::run
   void launch(void* const* buffers, const int64_t* variables) const {
@@ -67,8 +70,8 @@ class CpuProgram : public Program {
 
  private:
   std::shared_ptr<class LoadedObject> object_;
+  std::vector<int64_t> extents_;
   CpuKernel kernel_;
-  bool parallel_;
 };
 
 }  // namespace whit

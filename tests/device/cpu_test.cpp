@@ -82,7 +82,7 @@ TEST(Cpu, RunsKernelsInPartsAndWhole) {
       object.name = "k";
       object.n_buffers = 3;
       object.n_variables = 1;
-      object.parallel = parallel;
+      if (parallel) object.extents = {7, kN - 7};
       object.scratch_bytes = 100;
       const auto program = Device::get("CPU").load(object);
       const BufferPtr out = Buffer::make("CPU", kN * 4), in_a = Buffer::make("CPU", kN * 4), in_b = Buffer::make("CPU", kN * 4);

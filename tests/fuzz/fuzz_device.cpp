@@ -70,7 +70,7 @@ std::string render(const UOp&, std::string_view name, const Target& machine) {
   k->object.n_variables = static_cast<int>(info.variables.size());
   k->object.scratch_bytes = info.scratch_bytes;
   k->object.min_part = info.min_part;
-  k->object.parallel = signature_of(k->program).has_global;
+  k->object.extents = signature_of(k->program).extents;
   if (k->via != Via::Linear) k->object.library = renderer_by_name(target.renderer).render(k->program, name, target);
   if (k->object.library.size() > kMostSource) {
     k->via = Via::Linear;
@@ -124,7 +124,8 @@ class FuzzProgram final : public Program {
     const ProgramInfo info = ProgramInfo::of(kernel_->program);
     const KernelObject& o = kernel_->object;
     if (kernel_->fn) {
-      CpuKernel{kernel_->fn, info.extent, o.parallel ? o.min_part : info.extent, static_cast<size_t>(o.scratch_bytes)}.launch(buffers, variables);
+      CpuKernel{kernel_->fn, info.extent, o.extents.empty() ? info.extent : o.min_part, static_cast<size_t>(o.scratch_bytes), o.extents}.launch(
+          buffers, variables);
       return 0;
     }
     VariableValues named;

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -41,10 +43,12 @@ TEST(ThreadPool, CoversTheRangeOnce) {
   ThreadPool pool;
   for (const int threads : {1, 2, 3, 8}) {
     for (const int64_t n : {0, 1, 2, 7, 64, 1000}) {
-      Marks marks(static_cast<size_t>(n) + 10);
-      pool.run(5, 5 + n, 1, 1000, mark, &marks, threads);
-      expect_each_once(marks, 5, 5 + n);
-      EXPECT_EQ(marks.misaligned.load(), 0);
+      for (const int64_t more : {0, 3, 50}) {
+        Marks marks(static_cast<size_t>(n + more) + 10);
+        pool.run(std::array{n, int64_t{0}, more}, 1, 1000, mark, &marks, threads);
+        expect_each_once(marks, 0, n + more);
+        EXPECT_EQ(marks.misaligned.load(), 0);
+      }
     }
   }
 }
@@ -52,9 +56,23 @@ TEST(ThreadPool, CoversTheRangeOnce) {
 TEST(ThreadPool, PartsAreNotSmallerThanAsked) {
   ThreadPool pool;
   Marks marks(1000);
-  pool.run(0, 1000, 300, 0, mark, &marks, 8);
+  pool.run(std::array{int64_t{1000}}, 300, 0, mark, &marks, 8);
   EXPECT_LE(marks.calls.load(), 3);
   expect_each_once(marks, 0, 1000);
+}
+
+// Long iterations before short ones: a part that took as many of both would hold most of the work.
+TEST(ThreadPool, EachExtentIsCutOnItsOwn) {
+  ThreadPool pool;
+  static std::atomic<int64_t> most;
+  most = 0;
+  const auto count = [](const void*, void*, int64_t first, int64_t last) {
+    const int64_t n_long = std::max<int64_t>(0, std::min<int64_t>(last, 40) - first);
+    for (int64_t before = most; before < n_long && !most.compare_exchange_weak(before, n_long);) {
+    }
+  };
+  pool.run(std::array{int64_t{40}, int64_t{1000}}, 1, 0, count, nullptr, 2);
+  EXPECT_EQ(most.load(), 5);
 }
 
 TEST(ThreadPool, ManyLaunchesInARow) {
@@ -64,7 +82,7 @@ TEST(ThreadPool, ManyLaunchesInARow) {
     static_cast<std::atomic<int64_t>*>(const_cast<void*>(context))->fetch_add(last - first);
   };
   for (int i = 0; i < 2000; ++i) {
-    pool.run(0, 8, 1, 0, add, &sum, 4);
+    pool.run(std::array{int64_t{8}}, 1, 0, add, &sum, 4);
     if (i % 500 == 499) usleep(2000);  // long enough for the workers to sleep
   }
   EXPECT_EQ(sum.load(), 16000);
@@ -82,13 +100,13 @@ TEST(ThreadPool, LaunchesFromSeveralThreadsAndFromInsideAKernel) {
   static auto inner_body = +inner;
   const auto outer = [](const void* context, void*, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
-      static_cast<Shared*>(const_cast<void*>(context))->pool->run(0, 10, 1, 0, inner_body, context, 4);
+      static_cast<Shared*>(const_cast<void*>(context))->pool->run(std::array{int64_t{10}}, 1, 0, inner_body, context, 4);
     }
   };
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i) pool.run(0, 4, 1, 0, outer, &shared, 4);
+      for (int i = 0; i < 50; ++i) pool.run(std::array{int64_t{4}}, 1, 0, outer, &shared, 4);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -100,14 +118,14 @@ TEST(ThreadPool, ScratchThatCannotBeHadIsAnErrorBeforeAnythingRuns) {
   Marks marks(10);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   try {
-    pool.run(0, 10, 1, size_t{1} << 60, mark, &marks, 2);
+    pool.run(std::array{int64_t{10}}, 1, size_t{1} << 60, mark, &marks, 2);
     FAIL() << "nothing was thrown";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Memory);
   }
   EXPECT_EQ(marks.calls.load(), 0);
 #endif
-  pool.run(0, 10, 1, 1000, mark, &marks, 2);
+  pool.run(std::array{int64_t{10}}, 1, 1000, mark, &marks, 2);
   expect_each_once(marks, 0, 10);
 }
 
@@ -116,12 +134,12 @@ TEST(ThreadPool, AForkedChildGetsItsOwn) {
   GTEST_SKIP() << "the sanitizer does not follow threads into a fork";
 #endif
   Marks before(100);
-  ThreadPool::get().run(0, 100, 1, 0, mark, &before, 4);
+  ThreadPool::get().run(std::array{int64_t{100}}, 1, 0, mark, &before, 4);
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);  // a pool that hangs ends the child
     Marks marks(100);
-    for (int i = 0; i < 10; ++i) ThreadPool::get().run(i * 10, i * 10 + 10, 1, 0, mark, &marks, 4);
+    ThreadPool::get().run(std::array{int64_t{100}}, 1, 0, mark, &marks, 4);
     bool ok = true;
     for (const std::atomic<int>& hit : marks.hits) ok = ok && hit.load() == 1;
     _exit(ok ? 0 : 1);
@@ -130,7 +148,7 @@ TEST(ThreadPool, AForkedChildGetsItsOwn) {
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   Marks after(100);
-  ThreadPool::get().run(0, 100, 1, 0, mark, &after, 4);
+  ThreadPool::get().run(std::array{int64_t{100}}, 1, 0, mark, &after, 4);
   expect_each_once(after, 0, 100);
 }
 

@@ -23,23 +23,24 @@ void CpuKernel::launch_parallel(void* const* buffers, const int64_t* variables) 
     const os::IeeeFloats ieee;
     c.fn(c.buffers, c.variables, scratch, first, last);
   };
-  ThreadPool::get().run(0, global, min_part, scratch_bytes, body, &call);
+  ThreadPool::get().run(extents, min_part, scratch_bytes, body, &call);
 }
 
 CpuProgram::CpuProgram(const KernelObject& object)
     : Program(object.name, object.n_buffers, object.n_variables),
       object_(LoadedObject::load(object.library, "kernel " + object.name)),
-      parallel_(object.parallel) {
+      extents_(object.extents) {
   WHIT_USER(object.scratch_bytes >= 0, Value, "[load] kernel {} asks for {} bytes of scratch memory", object.name, object.scratch_bytes);
   kernel_.fn = reinterpret_cast<CpuKernelFn>(object_->must_find(object.name));
   kernel_.min_part = std::max<int64_t>(object.min_part, 1);
   kernel_.scratch_bytes = static_cast<size_t>(object.scratch_bytes);
+  kernel_.extents = extents_;
 }
 
 CpuKernel CpuProgram::kernel(int64_t global) const {
   CpuKernel kernel = kernel_;
   kernel.global = global;
-  if (!parallel_ || flag::THREADS() == 0 || global < 2 * kernel.min_part) kernel.min_part = std::max<int64_t>(global, 1);
+  if (extents_.empty() || flag::THREADS() == 0 || global < 2 * kernel.min_part) kernel.min_part = std::max<int64_t>(global, 1);
   return kernel;
 }
 
