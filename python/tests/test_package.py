@@ -48,6 +48,12 @@ def test_names(module):
   assert [n for n in NAMES[module].split() if not hasattr(m, n) and importlib.util.find_spec(f"{module}.{n}") is None] == []
 
 
+def test_modules_of_the_package_without_an_import_of_their_own():
+  code = "import sys, whit; assert 'whit.nn' not in sys.modules; print(whit.nn.Linear(2, 3).weight.shape, whit.nn.optim.SGD.__name__, whit.distributed.__name__, 'llm' in dir(whit))"
+  done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+  assert done.stdout == "(3, 2) SGD whit.distributed True\n", done.stderr
+
+
 def test_what_is_not_there_says_what_to_do():
   from whit import helpers
   with pytest.raises(ImportError, match="CompiledRunner is not there: `whit.engine.realize.get_runtime"): exec("from whit.engine.realize import CompiledRunner")
