@@ -39,6 +39,16 @@ Extent extent(const HostTensor& t) {
 }
 
 double epsilon(DType dt) { return is_float(dt) ? std::ldexp(1.0, -info(dt).mantissa_bits) : 0; }
+// What rounding once may change in a value that is at most `largest`: denormal numbers are no denser than the smallest one.
+double rounding(DType dt, double largest) {
+  return is_float(dt) ? std::max(epsilon(dt) * largest, std::ldexp(1.0, 2 - (1 << (info(dt).exponent_bits - 1)) - info(dt).mantissa_bits)) : 0;
+}
+
+bool has_zero(const HostTensor& t) {
+  for (int64_t i = 0, n = t.shape.numel(); i < n; ++i)
+    if (t.at(i).as_double() == 0) return true;
+  return false;
+}
 
 // True when sums of these floats in any order, also with the last product fused in, have one result.
 bool sums_exactly(const HostTensor& t) {
@@ -232,6 +242,7 @@ class Maker {
     if (!x) return;
     if (op == Op::Cast) return cast_op(*x);
     if (op == Op::Bitcast) return bitcast_op(*x);
+    if (op == Op::Recip && x->any_zero && has_zero(x->value)) return;  // either infinity
     const UOp u = UOp::make(op, x->node.dtype(), {x->node});
     double tolerance = x->tolerance;
     if (op == Op::Exp2 || op == Op::Log2 || op == Op::Sin) tolerance = 16 * epsilon(u.dtype()) * std::max(1e-30, extent(g_.evaluate(u)).largest);
@@ -244,7 +255,7 @@ class Maker {
     if (x.tolerance > 0) {
       const Extent e = extent(x.value);
       if (!is_float(to) || !e.finite || e.largest > 200) return;
-      keep(cast(x.node, to), x.tolerance + epsilon(to) * e.largest, x.any_zero);
+      keep(cast(x.node, to), x.tolerance + rounding(to, e.largest), x.any_zero);
       return;
     }
     keep(cast(x.node, to), 0, x.any_zero);
@@ -289,7 +300,7 @@ class Maker {
     const Known &x = swap ? *b : *a, &y = swap ? *a : *b;
     const UOp u = alu(op, {x.node, y.node});
     const bool any_zero = x.any_zero || y.any_zero;
-    if (any_zero && (op == Op::Fdiv || op == Op::Pow || op == Op::Max || op == Op::Min)) return;
+    if (any_zero && ((op == Op::Fdiv && y.any_zero && has_zero(y.value)) || op == Op::Pow || op == Op::Max || op == Op::Min)) return;
     if (!is_float(dt) || (x.tolerance == 0 && y.tolerance == 0 && op != Op::Pow)) {
       keep(u, 0, any_zero);
       return;
@@ -305,7 +316,7 @@ class Maker {
     double tolerance = x.tolerance + y.tolerance;
     if (op == Op::Mul) tolerance = x.tolerance * ey.largest + y.tolerance * ex.largest + x.tolerance * y.tolerance;
     if (op == Op::Max || op == Op::Min) tolerance = std::max(x.tolerance, y.tolerance);
-    keep(u, tolerance + epsilon(dt) * out, true);
+    keep(u, tolerance + rounding(dt, out), true);
   }
 
   void where_op() {
@@ -405,7 +416,7 @@ class Maker {
         const bool exact = x->tolerance == 0 && sums_exactly(x->value);
         const Extent e = extent(x->value);
         if (!exact && (!e.finite || e.sum > 1e30)) return;
-        keep(y, exact ? 0 : static_cast<double>(s.back()) * (x->tolerance + 4 * epsilon(u.dtype()) * e.largest), is_float(u.dtype()));
+        keep(y, exact ? 0 : static_cast<double>(s.back()) * (x->tolerance + 4 * rounding(u.dtype(), e.largest)), is_float(u.dtype()));
         return;
       }
       default: return;
@@ -458,14 +469,14 @@ class Maker {
     }
     const Extent e = extent(x->value);
     if (!e.finite || e.sum > 1e4) return;
-    const double eps = epsilon(dt), count = static_cast<double>(n);
+    const double count = static_cast<double>(n);
     if (monoid == "add") {
-      keep(u, count * x->tolerance + 2 * count * eps * e.sum, true);
+      keep(u, count * x->tolerance + 2 * count * rounding(dt, e.sum), true);
     } else {
       double bound = 1;
       for (int64_t i = 0, m = x->value.shape.numel(); i < m; ++i) bound *= std::max(1.0, std::fabs(x->value.at(i).f) + x->tolerance);
       if (bound > 1e6 || x->tolerance > 0) return;
-      keep(u, 2 * count * eps * bound, true);
+      keep(u, 2 * count * rounding(dt, bound), true);
     }
   }
 
@@ -518,7 +529,7 @@ class Maker {
     const bool exact = sums_exactly(value) && sums_exactly(x.value) && sums_exactly(y.value);
     const Extent e = extent(value);
     if (!exact && (!e.finite || e.sum > 1e6)) return;
-    keep(reduce_axes(product, "add", axes), exact ? 0 : 2 * static_cast<double>(value.shape.numel()) * epsilon(product.dtype()) * e.largest, true);
+    keep(reduce_axes(product, "add", axes), exact ? 0 : 2 * static_cast<double>(value.shape.numel()) * rounding(product.dtype(), e.largest), true);
   }
 
   // Indices for n rows: an int32 or int64 tensor, mostly inside.
@@ -563,7 +574,7 @@ class Maker {
       const Extent e = extent(x->value), f = extent(src->value);
       if (!e.finite || !f.finite || e.largest + f.sum > 1e6) return;
       const double n = static_cast<double>(src->value.shape.numel()) + 1;
-      tolerance = n * (tolerance + epsilon(x->node.dtype()) * (e.largest + f.sum));
+      tolerance = n * (tolerance + rounding(x->node.dtype(), e.largest + f.sum));
     }
     keep(UOp::make(Op::Scatter, x->node.dtype(), {x->node, i->node, src->node}, add ? "add" : "set"), tolerance, add || x->any_zero || src->any_zero);
   }
