@@ -412,12 +412,18 @@ AnyObject to_numpy(const Tensor& self) {
   WHIT_USER(!self.shape().is_symbolic(), Assertion, "[data] shape {} is symbolic; shrink it to numbers first", self.shape().str());
   Tensor t = strong(self);
   if (is_fp8(t.dtype()) || t.dtype() == DType::BFloat16) t = t.cast(DType::Float32);
-  nb::object np = numpy();
-  nb::object out = np.attr("empty")(to_tuple(t.shape()), np.attr("dtype")(std::string(name(t.dtype()))));
+  // Looked up once and never given back: they are modules' own.
+  static PyObject* const empty = nb::object(numpy().attr("empty")).release().ptr();
+  static PyObject* dtypes[kNumDTypes] = {};
+  PyObject*& dtype = dtypes[static_cast<size_t>(t.dtype())];
+  if (!dtype) dtype = nb::object(numpy().attr("dtype")(std::string(name(t.dtype())))).release().ptr();
+  nb::object out = nb::handle(empty)(to_tuple(t.shape()), nb::handle(dtype));
   const size_t n = static_cast<size_t>(t.numel()) * static_cast<size_t>(n_bytes(t.dtype()));
   if (n != 0) {
-    const auto address = nb::cast<uintptr_t>(out.attr("ctypes").attr("data"));
-    unlocked([&] { t.copy_to(reinterpret_cast<void*>(address), n); });
+    Py_buffer view;
+    if (PyObject_GetBuffer(out.ptr(), &view, PyBUF_WRITABLE) != 0) throw nb::python_error();
+    const std::unique_ptr<Py_buffer, void (*)(Py_buffer*)> release(&view, PyBuffer_Release);
+    unlocked([&] { t.copy_to(view.buf, n); });
   }
   return out;
 }

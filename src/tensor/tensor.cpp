@@ -311,10 +311,15 @@ void Tensor::copy_to(void* host, size_t n) const {
     for (int64_t i = 0; i < t.numel(); ++i) write_element(t.dtype(), host, i, v);
     return;
   }
-  if (t.impl_->storage) realize_all(std::span<const Tensor>(&t, 1));
-  UOp value = t.uop();
-  const UOp before = value;
-  while (value.op() == Op::Reshape || value.op() == Op::Detach) value = value.src(0);
+  UOp before, value = t.impl_->value;
+  while (value.op() == Op::Reshape) value = value.src(0);
+  if (t.impl_->storage && value.op() == Op::Param && t.impl_->storage->state().op() == Op::Buffer) {
+    value = t.impl_->storage->state();  // all of a memory: there is no graph to look at
+  } else {
+    if (t.impl_->storage) realize_all(std::span<const Tensor>(&t, 1));
+    before = value = t.uop();
+    while (value.op() == Op::Reshape || value.op() == Op::Detach) value = value.src(0);
+  }
   if (value.op() != Op::Buffer) {
     const UOp root = before.op() == Op::Contiguous ? before : UOp::make(Op::Contiguous, before.dtype(), {before});
     value = run_values(std::span<const UOp>(&root, 1))[0];
