@@ -109,6 +109,7 @@ void unshare(const Tensor& t) {
 }
 
 Placed in_memory(std::span<const Tensor> inputs, bool alone = false) {
+  if (inputs.empty()) return {};
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = inputs[i];
     WHIT_USER(t.defined() && t.device() && !is_weak(t.dtype()), Jit,
