@@ -423,7 +423,7 @@ void Rangeify::expand(int32_t k) {
       UOp inside;
       const int64_t n_rows = n->src()[0]->shape[0];
       if (wanted[0] < 0) {
-        index.push_back(idx(const_int(UOp(node(-1 - wanted[0])))));
+        index.push_back(idx(std::clamp<int64_t>(const_int(UOp(node(-1 - wanted[0]))), -1, n_rows)));  // outside, not far: strides follow
       } else {
         index.push_back(loaded_index(wanted[0], n->src()[1]->dtype));
       }

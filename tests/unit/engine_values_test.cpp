@@ -82,6 +82,17 @@ TEST(EngineValues, gather) {
   check(gather(exp2(x), at));
 }
 
+// Found by the fuzzer: the distance to such a row is past 64 bits.
+TEST(EngineValues, rows_far_outside) {
+  const UOp a = input({5, 3, 4}), b = input({1, 3, 4}, "REF", DType::Float32, 2);
+  for (const int64_t row : {INT64_MIN, -INT64_MAX, int64_t{-1}, int64_t{4}, int64_t{5}, INT64_MAX}) {
+    check(UOp::make(Op::Gather, DType::Float32, {a, constant(DType::Int64, row)}));
+    const UOp at = broadcast_scalar(constant(DType::Int64, row), dims({1}));
+    check(UOp::make(Op::Scatter, DType::Float32, {a, at, b}, "set"));
+    check(UOp::make(Op::Scatter, DType::Float32, {a, at, b}, "add"));
+  }
+}
+
 TEST(EngineValues, scatter) {
   const UOp base = input({5, 3}), v = input({4, 3}, "REF", DType::Float32, 3);
   const UOp at = ints({4}, {1, 4, 1, 9});
