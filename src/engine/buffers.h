@@ -12,6 +12,11 @@ namespace whit::engine {
 BufferPtr make_buffer(DType dtype, int64_t n_elems, std::string_view device, const BufferSpec& spec = {});
 /// The memory of a BUFFER node; made, not yet allocated, at the first call.
 BufferPtr buffer_of(const UOp& buffer_node);
+/// The same for who does not keep it, without a lock.
+inline Buffer* buffer_at(const UOp& buffer_node) {
+  void* const known = payload_address(buffer_node);
+  return known ? static_cast<Buffer*>(known) : buffer_of(buffer_node).get();
+}
 /// Remembers in the memory of `buffer_node` which floats the value `of` was computed from, so that a gradient that is asked for too
 /// late can say so. DETACH hides what is below it.
 void remember_origin(const UOp& buffer_node, const UOp& of);

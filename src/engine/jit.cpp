@@ -51,7 +51,7 @@ struct Turn {
   BufferPtr buffer{};
   bool held_by_others() const {
     const uint32_t own = view == node ? 2 : 1;
-    return buffer_of(node) != buffer || view->refs.load(std::memory_order_acquire) > own ||
+    return buffer_at(node) != buffer.get() || view->refs.load(std::memory_order_acquire) > own ||
            (view != node && node->refs.load(std::memory_order_acquire) > 2) || buffer.use_count() > 2;
   }
 };
@@ -340,7 +340,7 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
     const Node* n = inputs[i].node();
     while (n->op == Op::Reshape) n = n->src()[0];
     WHIT_USER(n->op == Op::Buffer, Jit, "[jit] input {} is not realised", i);
-    memory.push_back(buffer_of(UOp(n)).get());
+    memory.push_back(buffer_at(UOp(n)));
   }
   for (size_t i = 0; i < memory.size(); ++i) {
     const auto first = static_cast<size_t>(same_as[i]);

@@ -446,9 +446,9 @@ void set_payload(const UOp& buffer, std::shared_ptr<void> p) {
   e.payload.swap(p);
 }
 
-bool has_payload(const UOp& buffer, const void* p) {
+void* payload_address(const UOp& buffer) {
   const NodeExtra* e = buffer->extra.load(std::memory_order_acquire);
-  return (e ? e->payload_address.load(std::memory_order_acquire) : nullptr) == p;
+  return e ? e->payload_address.load(std::memory_order_acquire) : nullptr;
 }
 
 UOp realized(const UOp& u) {

@@ -38,7 +38,7 @@ struct RangeSet {
 /// Side data of the engine, outside identity: what a BUFFER stands for, and where a computed node is stored.
 struct NodeExtra {
   std::shared_ptr<void> payload;  ///< of a BUFFER: its runtime::Buffer
-  std::atomic<const void*> payload_address{nullptr};
+  std::atomic<void*> payload_address{nullptr};
   const Node* realized = nullptr;  ///< owning: the view or BUFFER that holds this node's value
 };
 
@@ -218,7 +218,7 @@ std::vector<uint16_t> devices_of(uint16_t device);
 /// Side data. set_payload is for fresh BUFFERs; set_realized replaces what was there.
 std::shared_ptr<void> payload(const UOp& buffer);
 void set_payload(const UOp& buffer, std::shared_ptr<void> p);
-bool has_payload(const UOp& buffer, const void* p);  ///< that very one; takes no lock
+void* payload_address(const UOp& buffer);  ///< takes no lock; null when there is none
 UOp realized(const UOp& u);
 bool is_realized(const Node* n);  ///< a node other than a BUFFER whose value lies somewhere
 void set_realized(const UOp& u, UOp where);

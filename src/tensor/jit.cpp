@@ -60,18 +60,21 @@ bool same_sizes(const Shape& shape, const Shape& captured, const Bindings& b) {
 
 // Where the inputs lie. An input on several devices has a place on each.
 struct Placed {
-  std::vector<UOp> memory;                // by place: BUFFER below RESHAPEs
-  std::vector<size_t> input;              // by place: number of the input
-  std::vector<const Buffer*> allocation;  // by place
-  std::vector<const Buffer*> shown;       // by place: the memory that it is a view of, when `memory` is a copy of that view
-  std::vector<UOp> whole;                 // by input: null, or the view of all places when there are several
-  std::vector<char> is_copied;            // by input
+  SmallVec<UOp, 4> memory;                // by place: BUFFER below RESHAPEs
+  SmallVec<size_t, 4> input;              // by place: number of the input
+  SmallVec<const Buffer*, 4> allocation;  // by place
+  SmallVec<const Buffer*, 4> shown;       // by place: the memory that it is a view of, when `memory` is a copy of that view
+  SmallVec<UOp, 4> whole;                 // by input: null, or the view of all places when there are several
+  SmallVec<char, 4> is_copied;            // by input
   bool any_copied = false;
 };
 
 UOp base_of(const UOp& u) { return UOp(engine::memory_of(u.node())); }
 
-std::vector<UOp> places_of(const UOp& view) { return is_multi(view->device) ? split_devices(std::span(&view, 1))[0].parts : std::vector<UOp>{view}; }
+SmallVec<UOp, 1> places_of(const UOp& view) {
+  if (!is_multi(view->device)) return {view};
+  return SmallVec<UOp, 1>(std::span<const UOp>(split_devices(std::span(&view, 1))[0].parts));
+}
 
 template <class Fn> bool any_memory(const UOp& buffer_node, Fn&& fn) {
   return buffer_node.op() == Op::Buffer &&
@@ -79,8 +82,8 @@ template <class Fn> bool any_memory(const UOp& buffer_node, Fn&& fn) {
 }
 
 const Buffer* allocation_of(const UOp& buffer_node) {
-  const BufferPtr b = engine::buffer_of(buffer_node);
-  return b->base() ? b->base().get() : b.get();
+  const Buffer* const b = engine::buffer_at(buffer_node);
+  return b->base() ? b->base().get() : b;
 }
 
 // A realised tensor as a whole BUFFER. A view of part of one is copied; a tensor without elements has none to run for.
@@ -90,8 +93,7 @@ UOp whole_buffer(const Tensor& t) {
     const UOp view = engine::is_buffer_view(u) ? u : t.contiguous().realize().uop();
     return view_of_parts(base_of(view), Shape(std::span<const int64_t>(t.shape())), shard_axis(view));
   }
-  const std::vector<UOp> places = engine::is_buffer_view(u) ? places_of(u) : std::vector<UOp>{u};
-  if (std::ranges::all_of(places, engine::is_buffer_view)) return u;
+  if (engine::is_buffer_view(u) && std::ranges::all_of(places_of(u), engine::is_buffer_view)) return u;
   if (t.numel() == 0) return shaped(detail::fresh_buffer(t.dtype(), 0, *t.device()), t.shape());
   return t.contiguous().realize().uop();
 }
@@ -126,7 +128,7 @@ Placed in_memory(std::span<const Tensor> inputs, bool alone = false) {
     const bool copied = t.numel() != 0 && base_of(u) != base_of(t.uop());
     out.any_copied |= copied;
     out.is_copied.push_back(copied);
-    const std::vector<UOp> places = places_of(u);
+    const auto places = places_of(u);
     for (size_t k = 0; k < places.size(); ++k) {
       out.input.push_back(out.whole.size());
       out.shown.push_back(copied ? allocation_of(buffer_parts(t.impl()->storage->state())[k]) : nullptr);
@@ -314,7 +316,7 @@ bool TinyJit::Captured::has_changed(const Placed& in) const {
   }
   return std::ranges::any_of(watches, [](const Watch& w) {
     const auto storage = w.storage.lock();
-    return !w.sure || (storage && storage->state() != w.node) || !has_payload(w.part, w.memory.get()) ||
+    return !w.sure || (storage && storage->state() != w.node) || payload_address(w.part) != w.memory.get() ||
            w.node->refs.load(std::memory_order_relaxed) != w.n_refs || w.memory.use_count() != w.n_uses;
   });
 }
