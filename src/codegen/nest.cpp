@@ -1,6 +1,5 @@
 #include "codegen/nest.h"
 
-#include <algorithm>
 #include <atomic>
 #include <unordered_set>
 

@@ -3,7 +3,6 @@
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "base/profile.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
 #include "runtime/queue.h"

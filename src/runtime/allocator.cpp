@@ -39,8 +39,6 @@ void Allocator::copyout(void*, void*, int64_t) { no_hook("copyout"); }
 void* Allocator::offset(void*, int64_t, int64_t) { no_hook("offset"); }
 void Allocator::transfer(void*, void*, int64_t, Device&) { no_hook("transfer"); }
 bool Allocator::push(Device&, void*, void*, int64_t) { return false; }
-void* Allocator::map(void*, int64_t, Device&) { no_hook("map"); }
-void Allocator::unmap(void*, int64_t) { no_hook("unmap"); }
 void* Allocator::host_pointer(void*) { return nullptr; }
 bool Allocator::supports_transfer(Device&) { return false; }
 

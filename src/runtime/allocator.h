@@ -43,9 +43,6 @@ class Allocator {
   virtual void transfer(void* to, void* from, int64_t n_bytes, Device& from_device);
   /// Copies to another device in a way of its own; false when it has none.
   virtual bool push(Device& to_device, void* to, void* from, int64_t n_bytes);
-  /// Makes memory of another device usable here, and undoes it.
-  virtual void* map(void* handle, int64_t n_bytes, Device& owner);
-  virtual void unmap(void* mapped, int64_t n_bytes);
   /// A pointer for the host to the bytes of a handle, or null where the host cannot reach them.
   virtual void* host_pointer(void* handle);
   virtual bool supports_transfer(Device& from_device);

@@ -78,22 +78,9 @@ void Buffer::deallocate() {
   wait_for(*this, true);
   void* const h = handle_.exchange(nullptr, std::memory_order_acq_rel);
   if (!h) return;
-  for (const Mapping& mapping : mappings_) mapping.device->allocator().unmap(mapping.handle, n_bytes_);
-  mappings_.clear();
   if (base_) return;
   device().allocator().free(h, n_bytes_ == 0 ? 1 : n_bytes_, spec_);
   if (!spec_.external_ptr) counters().add_memory(-n_bytes_);
-}
-
-void* Buffer::handle_on(Device& other) {
-  if (&other == &device()) return handle();
-  void* const h = handle();
-  const std::lock_guard lock(allocation_mutex());
-  for (const Mapping& mapping : mappings_) {
-    if (mapping.device == &other) return mapping.handle;
-  }
-  mappings_.push_back({&other, other.allocator().map(h, n_bytes_, device())});
-  return mappings_.back().handle;
 }
 
 void Buffer::synchronize(bool readers) {

@@ -39,8 +39,6 @@ class Buffer {
     void* const h = handle_.load(std::memory_order_acquire);
     return h ? h : allocate();
   }
-  /// The handle for another device, mapped there at the first call and unmapped when the buffer dies.
-  void* handle_on(Device& other);
   /// The bytes for the host, after the device has finished with them; null where the host cannot reach them.
   void* host_pointer();
 
@@ -72,11 +70,6 @@ class Buffer {
   BufferPtr base_;
   std::atomic<void*> handle_{nullptr};
   mutable std::atomic<Device*> device_{nullptr};
-  struct Mapping {
-    Device* device;
-    void* handle;
-  };
-  std::vector<Mapping> mappings_;
   std::atomic<uint64_t> n_changes_{1};
   std::atomic<bool> is_exposed_{false};
   std::vector<QueuedUse> queued_uses_;

@@ -43,11 +43,5 @@ void HostAllocator::transfer(void* to, void* from, int64_t n_bytes, Device& from
   WHIT_USER(supports_transfer(from_device), Device, "[copy] {} takes no transfer from {}", device_.name(), from_device.name());
   std::memmove(to, from, static_cast<size_t>(n_bytes));
 }
-void* HostAllocator::map(void* handle, int64_t, Device& owner) {
-  void* const pointer = owner.allocator().host_pointer(handle);
-  WHIT_USER(pointer, Device, "[map] memory of {} cannot be mapped on {}", owner.name(), device_.name());
-  return pointer;
-}
-void HostAllocator::unmap(void*, int64_t) {}
 
 }  // namespace whit

@@ -13,8 +13,6 @@ class HostAllocator : public LruAllocator {
   void copyout(void* to_host, void* from, int64_t n_bytes) override;
   void* offset(void* handle, int64_t n_bytes, int64_t off_bytes) override;
   void transfer(void* to, void* from, int64_t n_bytes, Device& from_device) override;
-  void* map(void* handle, int64_t n_bytes, Device& owner) override;
-  void unmap(void* mapped, int64_t n_bytes) override;
   void* host_pointer(void* handle) override { return handle; }
   bool supports_transfer(Device& from_device) override;
 

@@ -1,5 +1,4 @@
 // Rangeify: what is in memory for certain, instances and nests.
-#include <algorithm>
 
 #include "ir/build.h"
 #include "ir/eval.h"

@@ -509,7 +509,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
       Captured::Result& r = fresh->results.emplace_back();
       const Tensor in_place = detail::memory_tensor(sized(whole, t.shape()));
       r.chain = in_place.impl()->value;
-      const std::vector<UOp> places = places_of(whole);
+      const auto places = places_of(whole);
       results.insert(results.end(), places.begin(), places.end());
       r.n_places = places.size();
       const auto& storage = t.impl()->storage;

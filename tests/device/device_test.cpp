@@ -298,12 +298,6 @@ TEST(Buffer, CopiesBetweenDevices) {
   EXPECT_EQ(out, "2345");
 }
 
-TEST(Buffer, IsMappedOnAnotherDevice) {
-  const BufferPtr buffer = Buffer::make("CPU", 10);
-  EXPECT_EQ(buffer->handle_on(Device::get("REF")), buffer->handle());
-  EXPECT_NE(error_of([&] { Buffer::make("NULL", 10)->handle_on(Device::get("CPU")); }).find("cannot be mapped on CPU"), std::string::npos);
-}
-
 TEST(Disk, ReadsFilesAndSaysWhyNot) {
   const TempFolder folder;
   const std::string path = folder.write("data", "0123456789");

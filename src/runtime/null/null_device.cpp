@@ -22,8 +22,6 @@ class NullAllocator : public Allocator {
   }
   void* offset(void* handle, int64_t, int64_t off_bytes) override { return static_cast<char*>(handle) + off_bytes; }
   void transfer(void*, void*, int64_t, Device&) override {}
-  void* map(void* handle, int64_t, Device&) override { return handle; }
-  void unmap(void*, int64_t) override {}
   bool supports_transfer(Device& from_device) override { return from_device.kind() == "NULL"; }
 
  protected:
