@@ -322,3 +322,12 @@ def test_free_intermediates():
   f.captured.free_intermediates()
   assert GlobalCounters.mem_used - before < 1024 and f.captured is None
   assert [f(x).item() for _ in range(4)] == want
+
+
+def test_a_gradient_through_a_result_is_refused_in_every_call():
+  w = filled(2)
+  f = TinyJit(lambda x: (x * w).realize())
+  held = []
+  for i in range(6):
+    held.append(f(filled(i)))
+    with pytest.raises(RuntimeError, match="only through a value that was realised before"): (held[-1] * 3).sum().gradient(w)

@@ -377,6 +377,7 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
         --free;
       }
       const BufferPtr fresh = Buffer::make(m.turns[0].buffer->device_name(), m.n_elems * whit::n_bytes(m.dtype));
+      fresh->made_from = m.turns[0].buffer->made_from;
       const UOp node = buffer_node(m.dtype, m.n_elems, fresh);
       m.turns.push_back({node, reshape(node, m.shape), fresh});
     }
