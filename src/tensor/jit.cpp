@@ -238,7 +238,7 @@ struct TinyJit::Captured {
   // store that waits is done before a replay that reads the memory.
   struct Watch {
     UOp node, part;  // one of several devices, or the node again
-    std::weak_ptr<Storage> storage;
+    std::shared_ptr<Storage> storage;
     BufferPtr memory;
     uint32_t n_refs;
     int64_t n_uses;
@@ -315,8 +315,7 @@ bool TinyJit::Captured::has_changed(const Placed& in) const {
     if (n->refs.load(std::memory_order_relaxed) > 2) return true;
   }
   return std::ranges::any_of(watches, [](const Watch& w) {
-    const auto storage = w.storage.lock();
-    return !w.sure || (storage && storage->state() != w.node) || payload_address(w.part) != w.memory.get() ||
+    return !w.sure || w.storage->state() != w.node || payload_address(w.part) != w.memory.get() ||
            w.node->refs.load(std::memory_order_relaxed) != w.n_refs || w.memory.use_count() != w.n_uses;
   });
 }
