@@ -89,25 +89,6 @@ Scalar scalar_from(nb::handle h, DType dt) {
   return Scalar::of(dt, static_cast<int64_t>(PyLong_AsUnsignedLongLongMask(h.ptr())));
 }
 
-Tensor from_list(nb::handle data, nb::handle device, nb::handle dtype) {
-  std::vector<int64_t> shape;
-  std::vector<nb::handle> leaves;
-  bool leaf_seen = false;
-  flatten_list(data, 0, shape, leaves, leaf_seen);
-  bool any_float = leaves.empty(), any_int = false;
-  for (nb::handle x : leaves) {
-    if (is_numpy(x) || (!PyBool_Check(x.ptr()) && !PyLong_Check(x.ptr()) && !PyFloat_Check(x.ptr())))
-      raise(ErrorKind::Runtime, fmt::format("[Tensor] Could not infer dtype of a list element of type {}", python_type(x)));
-    any_float |= PyFloat_Check(x.ptr()) != 0;
-    any_int |= is_plain_int(x);
-  }
-  const DType dt = !dtype.is_none() ? to_dtype(dtype) : any_float ? default_float() : any_int ? default_int() : DType::Bool;
-  WHIT_USER(!is_weak(dt) && dt != DType::Void, Runtime, "[Tensor] a list needs storage, which {} has not", name(dt));
-  std::vector<std::byte> bytes(leaves.size() * static_cast<size_t>(n_bytes(dt)) + 1);
-  for (size_t i = 0; i < leaves.size(); ++i) write_element(dt, bytes.data(), static_cast<int64_t>(i), scalar_from(leaves[i], dt));
-  return Tensor::from_bytes(bytes.data(), dt, shape, {.device = to_device(device)});
-}
-
 Tensor from_array(nb::handle data, nb::handle device, nb::handle dtype) {
   nb::object np = numpy();
   nb::object arr = np.attr("asarray")(data);
@@ -134,6 +115,26 @@ Tensor from_array(nb::handle data, nb::handle device, nb::handle dtype) {
   }
   PyBuffer_Release(&view);
   return dtype.is_none() ? t : t.cast(to_dtype(dtype));
+}
+
+Tensor from_list(nb::handle data, nb::handle device, nb::handle dtype) {
+  std::vector<int64_t> shape;
+  std::vector<nb::handle> leaves;
+  bool leaf_seen = false;
+  flatten_list(data, 0, shape, leaves, leaf_seen);
+  bool any_float = leaves.empty(), any_int = false;
+  for (nb::handle x : leaves) {
+    if (is_numpy(x)) return from_array(numpy().attr("asarray")(data), device, dtype);
+    if (!PyBool_Check(x.ptr()) && !PyLong_Check(x.ptr()) && !PyFloat_Check(x.ptr()))
+      raise(ErrorKind::Runtime, fmt::format("[Tensor] Could not infer dtype of a list element of type {}", python_type(x)));
+    any_float |= PyFloat_Check(x.ptr()) != 0;
+    any_int |= is_plain_int(x);
+  }
+  const DType dt = !dtype.is_none() ? to_dtype(dtype) : any_float ? default_float() : any_int ? default_int() : DType::Bool;
+  WHIT_USER(!is_weak(dt) && dt != DType::Void, Runtime, "[Tensor] a list needs storage, which {} has not", name(dt));
+  std::vector<std::byte> bytes(leaves.size() * static_cast<size_t>(n_bytes(dt)) + 1);
+  for (size_t i = 0; i < leaves.size(); ++i) write_element(dt, bytes.data(), static_cast<int64_t>(i), scalar_from(leaves[i], dt));
+  return Tensor::from_bytes(bytes.data(), dt, shape, {.device = to_device(device)});
 }
 
 // The bytes of a file, on DISK: read when somebody wants them.

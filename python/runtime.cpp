@@ -42,6 +42,9 @@ void bind_runtime(nb::module_& m) {
   m.def("synchronize", [](const std::string& d) { unlocked([&] { Device::get(d).synchronize(); }); });
   m.def("device_count", [](const std::string& d) { return must_find_kind(device_kind_of(canonical_device(d))).count(); });
   m.def("device_arch", [](const std::string& d) { return Device::get(d).arch(); });
+  m.def(
+      "device_renderer", [](const std::string& d) { return code_path(canonical_device(d)).renderer; },
+      "The renderer of a device's kernels, in upper case. Opens nothing.");
   m.def("opened_devices", [] {
     nb::list l;
     for (Device* d : open_devices()) l.append(d->name());

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from whit import Tensor, UOp, dtypes
+from whit import Context, Tensor, UOp, dtypes
 
 np = pytest.importorskip("numpy")
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -137,3 +137,27 @@ def test_ctrl_c_interrupts(program):
     p.send_signal(signal.SIGINT)
     out, _ = p.communicate(timeout=120)
   assert out in ("interrupted [2.0]\n", "interrupted False [2.0]\n") and p.returncode == 0
+
+
+def test_numbers_and_arrays_of_numpy_in_lists():
+  rows = [np.array([1.0, 2.0], dtype=np.float32), np.array([3.0, 4.0], dtype=np.float32)]
+  assert (t := Tensor(rows)).shape == (2, 2) and t.dtype is dtypes.float32 and t.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+  assert Tensor([np.float32(1.5), 2]).tolist() == [1.5, 2.0] and Tensor([[np.int64(3), 4]], dtype=dtypes.int8).dtype is dtypes.int8
+  assert Tensor([np.bool_(True), np.bool_(False)]).dtype is dtypes.bool and Tensor([np.float32(2)], dtype="half").tolist() == [2.0]
+  with pytest.raises(ValueError): Tensor([rows[0], rows[0][:1]])
+
+
+@pytest.mark.parametrize("op", ["+", "-", "*", "/", "//", "%", "**", "<", ">=", "==", "!="])
+def test_an_array_on_the_left_gives_a_tensor(op):
+  a, b = np.array([3.0, 5.0], dtype=np.float32), np.array([2.0, 5.0], dtype=np.float32)
+  for left in (a, a[0], np.float64(3)):
+    got = eval(f"left {op} t", {"left": left, "t": Tensor(b)})
+    assert isinstance(got, Tensor)
+    np.testing.assert_allclose(got.numpy(), eval(f"left {op} b", {"left": left, "b": b}), rtol=1e-6)
+  if op == "*":
+    w = Tensor(b)
+    assert (a * w).sum().gradient(w)[0].tolist() == a.tolist() and isinstance(np.ones((2, 2), dtype=np.float32) @ Tensor.ones(2, 3), Tensor)
+
+
+def test_a_flag_takes_a_dtype():
+  with Context(DEFAULT_FLOAT=dtypes.half): assert Tensor([1.0]).dtype is dtypes.half and Tensor.rand(2).dtype is dtypes.half

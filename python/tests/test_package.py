@@ -172,3 +172,20 @@ def test_import_loads_little():
   program = f"import sys; before = set(sys.modules); import whit; print(sorted((set(sys.modules) - before) & set({slow})))"
   done = subprocess.run([sys.executable, "-S", "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, capture_output=True, text=True)
   assert done.stdout.strip() in ("[]", "['warnings']"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["codegen", "device", "dtype", "engine.jit", "engine.realize", "function", "helpers", "llm.gguf", "nn", "nn.datasets", "nn.onnx", "nn.optim",
+                                  "nn.state", "renderer", "renderer.cstyle", "schedule", "schedule.memory", "tensor", "uop", "uop.ops", "uop.symbolic", "uop.upat"])
+def test_a_name_that_is_not_there_is_named(name):
+  module = importlib.import_module(f"whit.{name}")
+  with pytest.raises(AttributeError, match=rf"^whit\.{name}\.no_such_name is not there"): module.no_such_name
+  with pytest.raises(ImportError, match=rf"^whit\.{name}\.no_such_name is not there"): exec(f"from whit.{name} import no_such_name")
+
+
+def test_parts_of_tinygrad_that_are_not_here_say_what_is():
+  from whit.hints import _HINTS, _MODULES
+  for module, names in _HINTS.items():
+    for name in names:
+      if name != "*": assert not hasattr(importlib.import_module(module), name), f"{module}.{name} is there: its hint can go"
+  for module in _MODULES:
+    with pytest.raises(ModuleNotFoundError, match="No module named"): importlib.import_module(f"whit.{module}.part" if module == "llm" else f"whit.{module}")

@@ -7,7 +7,9 @@ from whit._typing import Devices
 from whit.hints import missing
 
 TYPE_CHECKING = False
-if TYPE_CHECKING: from typing import Any, Callable, Iterator
+if TYPE_CHECKING:
+  from typing import Any, Callable, Iterator
+  from whit.renderer import Renderer
 
 CompileError = _whit.CompileError
 Buffer = _whit.Buffer
@@ -133,6 +135,11 @@ class _BuiltIn(Compiled):
   def synchronize(self) -> None: _whit.synchronize(self.device)
   @property
   def arch(self) -> str: return _whit.device_arch(self.device)  # type: ignore[override]
+  @property
+  def renderer(self) -> Renderer:
+    """What writes the device's kernels."""
+    from whit.renderer import Renderer
+    return Renderer(_whit.device_renderer(self.device).lower())
 
 
 class _Devices:

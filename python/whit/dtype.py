@@ -12,6 +12,7 @@ if TYPE_CHECKING: from typing import Any, Callable
 DType = _whit.DType
 InvalidType, Invalid = _whit.InvalidType, _whit.Invalid
 DTypeLike = str | DType
+PyConst = ConstType = float | int | bool  # what a constant is made of
 
 
 class _DTypesMeta(type):

@@ -4,6 +4,7 @@ from __future__ import annotations
 import functools, types
 
 from whit import _whit
+from whit.hints import missing
 from whit._typing import Generic, P, Q, R, S, overload
 from whit.tensor import Tensor
 
@@ -70,3 +71,6 @@ def function(fxn: Callable[..., Any] | None = None, *, precompile: bool = False,
   """
   def wrap(f: Callable[..., Any]) -> _Function[..., Any]: return _Function(f, precompile, precompile_backward, allow_implicit, grad_fxn)
   return wrap(fxn) if fxn is not None else wrap
+
+
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

@@ -307,6 +307,8 @@ class _Methods(_Base):
     return out.contiguous() if contiguous else out
 
 
+setattr(Tensor, "__array_priority__", 1000)  # `array * tensor` is a tensor: NumPy leaves it to Tensor.__rmul__
+
 EXTENDED = Tensor
 added = [n for n in vars(_Methods) if not n.startswith("_")]
 for _name in [n for n in vars(_Methods) if not n.startswith("__")]: setattr(Tensor, _name, vars(_Methods)[_name])

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # wheel.sh PYTHON [PYTHON..]: builds dist/whit-*.whl for the first Python and tries it with each of them, in a fresh environment that has no compiler,
-# no LLVM, no NumPy and not this repository: it trains, prints its devices, and passes cases of tests/conformance.
+# no LLVM, no NumPy and not this repository: it trains, runs a program written for tinygrad, prints its devices, and passes cases of tests/conformance.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=$1
@@ -21,7 +21,10 @@ if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
   [[ $wheel == *-cp312-abi3-* ]] || fail "$wheel is not for the stable ABI"
   "$build/bin/abi3audit" --strict "$wheel"
 fi
-unzip -l "$wheel" | grep -q "whit/licenses/llvm" || fail "$wheel has no licence of LLVM"
+files=$(unzip -l "$wheel")
+for file in licenses/{whit,llvm-19-dev,nanobind,robin_map,libstdc++-12-dev}.txt py.typed _whit.pyi compat.py distributed.py; do
+  [[ $files == *"whit/$file"* ]] || fail "$wheel has no $file"
+done
 
 cat >"$work/train.py" <<'END'
 import sys
@@ -40,6 +43,22 @@ def step():
   return loss.realize(*opt.schedule_step())
 losses = [step().item() for _ in range(200)]
 assert losses[-1] < 1e-3 < losses[0], (losses[0], losses[-1])
+from whit import distributed, function, vmap  # one process, as there is no MPI here
+assert distributed.size() == 1 and vmap(function(lambda a: (a * 2).sum()))(Tensor([[1.0, 2.0], [3.0, 4.0]])).tolist() == [6.0, 14.0]
+nn.state.safe_save(nn.state.get_state_dict(model), "w.safetensors")
+assert nn.state.safe_load("w.safetensors")["weight"].tolist() == model.weight.tolist()
+import whit.nn.onnx
+END
+cat >"$work/there.py" <<'END'
+import sys
+from tinygrad import Tensor, TinyJit, dtypes
+from tinygrad.helpers import Timing, trange
+from tinygrad.nn.state import get_state_dict
+@TinyJit
+def f(x): return (x @ x.T).softmax().realize()
+with Timing("jit: "):
+  for i in trange(4, disable=True): out = f(Tensor.full((3, 3), i, dtype=dtypes.float).contiguous().realize())
+assert out.shape == (3, 3) and sys.argv[1:] == ["--steps", "3"] and get_state_dict([out])["0"] is out
 END
 for each in "$@"; do
   rm -rf "$clean"
@@ -50,6 +69,7 @@ for each in "$@"; do
   [ -z "$needs" ] || fail "the module needs $needs"
   bare() { (cd "$work" && env -i HOME="$work" PATH="$clean/bin" DEV=CPU:LLVM "$@"); }
   bare python train.py
+  bare python -m whit.compat there.py --steps 3 >/dev/null
   bare python -m whit.device | grep -E 'LLVM +PASS' >/dev/null || { bare python -m whit.device; fail "the CPU does not work"; }
   "$clean/bin/pip" -q install numpy
   cp -r tests/conformance "$work/"

@@ -8,10 +8,15 @@ from whit.uop.ops import UOp
 from whit.uop.upat import PatternMatcher, graph_rewrite
 
 TYPE_CHECKING = False
-if TYPE_CHECKING: from typing import Any, Callable
+if TYPE_CHECKING:
+  from typing import Any, Callable
+  from whit.renderer import Renderer
 
 
-def optimize(sink: UOp, renderer: str = "llvm") -> UOp:
+def _name(renderer: str | Renderer) -> str: return renderer if isinstance(renderer, str) else renderer.name
+
+
+def optimize(sink: UOp, renderer: str | Renderer = "llvm") -> UOp:
   """The kernel with split, typed and ordered loops.
 
   >>> from whit import Tensor
@@ -20,10 +25,10 @@ def optimize(sink: UOp, renderer: str = "llvm") -> UOp:
   >>> optimize(kernel).op
   Ops.SINK
   """
-  return _whit.optimize_kernel(sink, renderer)
+  return _whit.optimize_kernel(sink, _name(renderer))
 
 
-def alternatives(sink: UOp, renderer: str = "llvm", decisions: str = "") -> dict[str, int]:
+def alternatives(sink: UOp, renderer: str | Renderer = "llvm", decisions: str = "") -> dict[str, int]:
   """The questions that the optimiser answers by its cost model for a kernel, and how many answers each has: what BEAM searches.
 
   >>> from whit import Tensor
@@ -31,10 +36,10 @@ def alternatives(sink: UOp, renderer: str = "llvm", decisions: str = "") -> dict
   >>> sorted(alternatives(create_schedule(Tensor.empty(64, 64) + 1).kernels[0][0]))
   ['0.lane', '0.unroll']
   """
-  return _whit.alternatives(sink, renderer, decisions)
+  return _whit.alternatives(sink, _name(renderer), decisions)
 
 
-def lower(sink: UOp, renderer: str = "llvm", optimized: bool = False, decisions: str = "") -> UOp:
+def lower(sink: UOp, renderer: str | Renderer = "llvm", optimized: bool = False, decisions: str = "") -> UOp:
   """PROGRAM(SINK, LINEAR) of a kernel; with `optimized` its loops are taken as they are. `decisions` answers questions of
   `alternatives` otherwise than the model: "0.lane=1 0.unroll=2".
 
@@ -43,10 +48,10 @@ def lower(sink: UOp, renderer: str = "llvm", optimized: bool = False, decisions:
   >>> lower(create_schedule(Tensor([1.0, 2.0]) + 1).kernels[0][0]).src[1].op
   Ops.LINEAR
   """
-  return _whit.lower_kernel(sink, renderer, optimized, decisions)
+  return _whit.lower_kernel(sink, _name(renderer), optimized, decisions)
 
 
-def render(program: UOp, renderer: str = "llvm") -> str:
+def render(program: UOp, renderer: str | Renderer = "llvm") -> str:
   """The source of a PROGRAM. It must have been lowered for the same renderer.
 
   >>> from whit import Tensor
@@ -55,7 +60,7 @@ def render(program: UOp, renderer: str = "llvm") -> str:
   >>> "void" in render(program, "c")
   True
   """
-  return _whit.render_program(program, renderer)
+  return _whit.render_program(program, _name(renderer))
 
 
 def compile(sink: UOp, device: str | None = None, decisions: str = "") -> _whit.Executable:

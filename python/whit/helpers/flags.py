@@ -44,7 +44,7 @@ class ContextVar:
 
   @value.setter
   def value(self, v: Any) -> None:
-    if self._native: _whit.set_flag(self.key, v)
+    if self._native: _whit.set_flag(self.key, v.name if isinstance(v, _whit.DType) else v)  # DEFAULT_FLOAT=dtypes.half
     else: self._own = v
 
   def tolist(self, obj: Any = None) -> list[Any]:

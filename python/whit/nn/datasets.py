@@ -7,6 +7,7 @@ from typing import Any, Callable
 from whit._typing import Devices
 from whit.arguments import check_all
 from whit import _whit
+from whit.hints import missing
 from whit.helpers import cache_dir, fetch
 from whit.tensor import Tensor
 
@@ -80,3 +81,6 @@ def cifar(device: Devices = None, folder: str | pathlib.Path | None = None) -> t
 
 
 check_all(globals())
+
+
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 from whit._typing import Devices
 from whit.arguments import check_all
 from whit import _whit
+from whit.hints import missing
 from whit.dtype import dtypes, least_upper_dtype, to_dtype
 from whit.helpers import FUSE_OPTIM, OPTIM_DTYPE, TRAINING, dedup, flatten, getenv
 from whit.tensor import Tensor
@@ -206,3 +207,6 @@ class LAMB(Optimizer):
 
 
 check_all(globals())
+
+
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from whit.arguments import check_all
 from whit import _whit
+from whit.hints import missing
 from whit.dtype import dtypes
 from whit.helpers import DEBUG, GlobalCounters, Timing, tqdm
 from whit.tensor import Tensor
@@ -249,3 +250,6 @@ class TensorIO(io.RawIOBase):
 
 
 check_all(globals())
+
+
+def __getattr__(name: str) -> Any: raise missing(__name__, name)

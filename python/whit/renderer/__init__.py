@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from whit import _whit
+from whit.dtype import DType, dtypes
 from whit.hints import missing
 from whit.uop.ops import UOp
 
@@ -36,6 +37,20 @@ class Renderer:
     if type(self) is not Renderer: return
     if name not in renderer_names(): raise ValueError(f"[Renderer] there is no renderer {name}; there are {', '.join(renderer_names())}")
     self.name = name
+
+  # What a GPU would have otherwise.
+  has_local: bool = False
+  has_shared: bool = False
+  has_threads: bool = True
+  tensor_cores: tuple[Any, ...] = ()
+
+  def supported_dtypes(self) -> set[DType]:
+    """The dtypes that kernels may compute with: all of them, where need be through others.
+
+    >>> dtypes.bfloat16 in Renderer("c").supported_dtypes()
+    True
+    """
+    return set(dtypes.all)
 
   def render(self, program: UOp, name: str = "") -> str:
     """The source of a PROGRAM that was lowered for this renderer, as a function called `name`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 import struct
 
 from whit.dtype import DType, dtypes
+from whit.hints import missing
 from whit.renderer import Renderer
 from whit.uop import Ops
 from whit.uop.ops import AxisType, UOp
@@ -89,3 +90,6 @@ class CStyle(Renderer):
         case op if op in self.text: out.append(f"{t} {n} = {self.text[op].format(*x, t=t, f='f' if u.dtype is dtypes.float32 else '')};")
         case op: raise NotImplementedError(f"[{self.name}] no text for {op} of {u.dtype}")
     return self.function(name, out)
+
+
+def __getattr__(name: str) -> object: raise missing(__name__, name)

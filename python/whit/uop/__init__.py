@@ -1,5 +1,6 @@
 """The graph IR from Python: the kinds of nodes and their groups."""
 from whit import _whit
+from whit.hints import missing
 
 Ops = _whit.Ops
 # Other names of the same thing.
@@ -27,3 +28,6 @@ class GroupOp:
   Reduce = {Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN}
   Defines = {Ops.PARAM, Ops.BUFFER}
   Irreducible = {Ops.CONST, Ops.VARIABLE, Ops.RANGE, Ops.PARAM}
+
+
+def __getattr__(name: str) -> object: raise missing(__name__, name)

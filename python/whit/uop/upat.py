@@ -4,6 +4,7 @@ from __future__ import annotations
 import itertools
 
 from whit import _whit
+from whit.hints import missing
 from whit.dtype import DType
 from whit.uop import GroupOp, Ops
 
@@ -232,3 +233,6 @@ def track_rewrites(fn: Callable[[], Any]) -> tuple[Any, list[tuple[Any, ...]]]:
   'index'
   """
   return _whit.trace_rewrites(fn)
+
+
+def __getattr__(name: str) -> Any: raise missing(__name__, name)
