@@ -120,7 +120,7 @@ class PyJit {
     if (PySlice_Check(h.ptr()) || PyRange_Check(h.ptr()))
       return nb::make_tuple(type, key_of(h.attr("start")), key_of(h.attr("stop")), key_of(h.attr("step")));
     if (PyAnySet_CheckExact(h.ptr())) return nb::make_tuple(type, nb::steal(PyFrozenSet_New(h.ptr())));
-    if (PyMethod_Check(h.ptr())) return nb::make_tuple(type, key_of(h.attr("__self__")), h.attr("__func__"));
+    if (nb::hasattr(h, "__self__") && nb::hasattr(h, "__func__")) return nb::make_tuple(type, key_of(h.attr("__self__")), h.attr("__func__"));
     if (!PyType_Check(h.ptr()) && nb::hasattr(h, "__array__")) {
       const nb::object array = nb::module_::import_("numpy").attr("asarray")(h);
       return nb::make_tuple(type, array.attr("dtype"), array.attr("shape"), array.attr("tobytes")());

@@ -161,3 +161,96 @@ def test_errors_name_what_is_wrong():
   with pytest.raises(Exception, match="being traced, which has no data"): vmap(lambda a: a * a.sum().item())(x)
   with pytest.raises(RuntimeError, match="an argument is int"): jvp(lambda a: a, (Tensor([1]),), (Tensor([1.0]),))
   with pytest.raises(ValueError, match="differ in structure"): jvp(lambda a: a, (x,), (x, x))
+
+
+Point = __import__("collections").namedtuple("Point", "w b")
+
+
+def test_trees_and_keywords():
+  p, x = Point(Tensor(arr(4, 2)), Tensor(arr(2))), Tensor(arr(5, 4))
+  def loss(p, x, scale=1.0): return ((x @ p.w + p.b) ** 2).sum() * scale
+  whole = grad(loss)(p, x, scale=3.0)
+  assert isinstance(whole, Point)
+  each = vmap(grad(loss), in_axes=(None, 0))(p, x, scale=3.0)
+  close(each.w.sum(0), whole.w, 1e-4)
+  out = vmap(lambda d, k, none: {"a": d["x"][0] * k, "b": (d["x"][1], none)}, in_axes=(0, None, None))({"x": [x, x * 2]}, 3.0, None)
+  close(out["a"], x * 3)
+  assert out["b"][1] is None and out["b"][0].shape == (5, 4)
+  _, back = vjp(lambda x: {"a": x * 2, "b": x * 3}, Tensor(arr(3)))
+  close(back({"b": Tensor.ones(3), "a": Tensor.zeros(3)})[0], np.full(3, 3.0))  # by name, not by order
+  close(jvp(lambda x, k=1: x * k, (x,), (x,), k=3)[1], x * 3)
+  y, none, tag = checkpoint(lambda x, k=1: ((x * k).sin(), None, "tag"))(x, k=2)
+  close(y, (x * 2).sin())
+  assert none is None and tag == "tag"
+
+
+def test_axes_that_are_negative():
+  a, b = Tensor(arr(4, 3, 5)), Tensor(arr(5, 3))
+  close(vmap(lambda a, b: a @ b, in_axes=(-2, 1))(a, b), Tensor.stack(*[a[:, i] @ b[:, i] for i in range(3)]))
+  nested = vmap(vmap(lambda r: r * r.sum(), out_axes=-1), in_axes=1, out_axes=1)(a)
+  close(nested, Tensor.stack(*[Tensor.stack(*[a[i, j] * a[i, j].sum() for i in range(4)], dim=-1) for j in range(3)], dim=1))
+
+
+def test_what_a_function_writes_into_tensors_from_outside_stays_written():
+  x = Tensor(arr(4))
+  for transform in (lambda f: grad(f)(x), lambda f: jvp(f, (x,), (x,)), lambda f: vjp(f, x)[0], lambda f: jacobian(f)(x)):
+    state = Tensor.zeros(4).contiguous().realize()
+    def f(x):
+      state.assign(x.detach() * 2)
+      state[1] = x.sum()
+      return (x * x).sum()
+    transform(f)
+    want = 2 * x.numpy()
+    want[1] = x.numpy().sum()
+    close(state, want)
+  norm, w, batch = nn.BatchNorm(3), Tensor(arr(3, 3)).realize(), Tensor(arr(5, 3))
+  with whit.Context(TRAINING=1): grad(lambda w: (norm(batch @ w) ** 2).sum())(w).realize()
+  close(norm.running_mean, 0.1 * (batch.numpy() @ w.numpy()).mean(0))
+
+
+def test_vmap_refuses_to_write_examples_outside():
+  state, x = Tensor.zeros(4).contiguous().realize(), Tensor(arr(3, 4))
+  def f(r):
+    state.assign(r)
+    return r.sum()
+  with pytest.raises(RuntimeError, match=r"differs between the 3 examples is stored into a tensor of shape \(4,\)"): vmap(f)(x)
+  assert state.tolist() == [0.0] * 4
+  def fails(r):
+    state.assign(r)
+    raise KeyError("mine")
+  for transform in (vmap, grad, jacobian):
+    with pytest.raises(KeyError): transform(fails)(x if transform is vmap else x[0])
+  assert state.tolist() == [0.0] * 4 and not whit._whit.is_tracing()
+
+
+def test_reading_an_argument_says_that_it_has_no_data():
+  for read in (Tensor.numpy, Tensor.tolist, Tensor.data, lambda r: r[0].item(), memoryview, np.asarray):
+    with pytest.raises((RuntimeError, BufferError), match="being traced, which has no data"): vmap(read)(Tensor(arr(3, 4)))
+
+
+@pytest.mark.parametrize("call,error,text", [
+  (lambda x: vmap(lambda a: a, out_axes=3)(x), IndexError, "out_axes 3 is out of range for 2 axes"),
+  (lambda x: vmap(lambda a: a, out_axes=None)(x), ValueError, "out_axes is None"),
+  (lambda x: vmap(lambda a: a, in_axes=None)(x), ValueError, "none of 1 arguments is mapped"),
+  (lambda x: vmap(lambda a: a, in_axes=1.5)(x), TypeError, "in_axes has 1.5 for a tensor"),
+  (lambda x: vmap(lambda a: a, in_axes=(0,))(x, x), ValueError, r"in_axes has 1 axes \(0,\) for 2 arguments"),
+  (lambda x: vmap(lambda d: d["a"], in_axes=({"b": 0},))({"a": x}), ValueError, r"in_axes names \['b'\]; expected \['a'\]"),
+  (lambda x: vmap(lambda a, k: a * k)(x, 3.0), TypeError, "an argument is a float, which has no axis 0"),
+  (lambda x: grad(lambda a: a.sum(), argnums=2)(x), IndexError, r"\[grad\] argnums 2 is out of range for 1 arguments"),
+  (lambda x: jacobian(lambda a: a, argnums=(0, "x"))(x), TypeError, r"\[jacobian\] argnums holds a str"),
+  (lambda x: grad(lambda a, b: (a * b).sum(), argnums=(0, -2))(x, x), ValueError, "names an argument twice"),
+  (lambda x: grad(lambda a: None)(x), AssertionError, "expected one scalar"),
+  (lambda x: grad(lambda a: a)(3.0), TypeError, r"\[grad\] a float; expected a Tensor"),
+  (lambda x: jvp(lambda a: a, x, x), TypeError, "primals is a Tensor; expected a tuple"),
+  (lambda x: vjp(lambda a: (a, a), x)[1](x), ValueError, "do not have the structure"),
+], ids=lambda v: v if isinstance(v, str) else "")
+def test_wrong_arguments_are_named(call, error, text):
+  with pytest.raises(error, match=text): call(Tensor(arr(3, 4)))
+
+
+def test_empty_batches_and_symbolic_sizes():
+  assert vmap(lambda r: (r * 2).sum())(Tensor.zeros(0, 4)).shape == (0,) and vmap(lambda r: r @ r.T)(Tensor.zeros(0, 4, 3)).numpy().shape == (0, 4, 4)
+  close(vmap(lambda r: r.sum())(Tensor.zeros(3, 0)), np.zeros(3))
+  n, x = whit.Variable("n", 1, 4).bind(3), Tensor(arr(5, 4))
+  close(vmap(lambda r: r[:n].sum())(x), x.numpy()[:, :3].sum(1))
+  with pytest.raises(NotImplementedError, match="expected sizes that are numbers"): vmap(lambda r: r.sum())(x[:n])

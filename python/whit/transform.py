@@ -52,6 +52,7 @@ def _argnums(op: str, argnums: object, n: int) -> tuple[int, ...]:
   for i in nums:
     if not isinstance(i, int): raise TypeError(f"[{op}] argnums holds a {type(i).__name__}; expected an int or a tuple of ints")
     if not -n <= i < n: raise IndexError(f"[{op}] argnums {i} is out of range for {n} arguments")
+  if len({i % n for i in nums}) < len(nums): raise ValueError(f"[{op}] argnums {argnums} names an argument twice")
   return tuple(i % n for i in nums)
 
 

@@ -326,9 +326,7 @@ void Tensor::copy_to(void* host, size_t n) const {
     while (value.op() == Op::Reshape) value = value.src(0);
   }
   WHIT_CHECK(value.op() == Op::Buffer, "a read gave {}", value.op());
-  const std::shared_ptr<void> memory = payload(value);
-  WHIT_CHECK(memory, "a buffer without memory was read");
-  static_cast<Buffer*>(memory.get())->copyout(host, static_cast<int64_t>(n));
+  engine::buffer_of(value)->copyout(host, static_cast<int64_t>(n));
 }
 
 namespace {

@@ -2,6 +2,8 @@
 // by values (jvp, vjp) or by values with one axis more (vmap).
 #include "whit/transform.h"
 
+#include <algorithm>
+
 #include "rules/batch.h"
 #include "tensor/impl.h"
 
@@ -18,10 +20,47 @@ std::vector<UOp> tracers_like(const std::vector<UOp>& values) {
   return out;
 }
 
+// What every tensor is before a function is traced: one that the function wrote into must not stay with tracers in it.
+class Outside {
+ public:
+  Outside() {
+    for (const Tensor& t : live_tensors()) before_.emplace(key_of(t), state_of(t));
+  }
+  // Those that are others now, and the new ones, with tracers replaced.
+  void settle(const Replacements& map) {
+    for (const Tensor& t : live_tensors()) {
+      const UOp now = state_of(t);
+      if (const auto it = before_.find(key_of(t)); it == before_.end() || it->second != now) set(t, substitute(now, map));
+    }
+    before_.clear();
+  }
+  void restore() {
+    for (const Tensor& t : live_tensors())
+      if (const auto it = before_.find(key_of(t)); it != before_.end()) set(t, it->second);
+    before_.clear();
+  }
+  // A tensor from before whose memory depends on one of `leaves` now; undefined when there is none.
+  Tensor written_with(const Replacements& leaves) const {
+    for (const Tensor& t : live_tensors()) {
+      const auto it = before_.find(key_of(t));
+      if (!t.impl()->storage || it == before_.end() || it->second == state_of(t)) continue;
+      if (std::ranges::any_of(toposort(state_of(t)), [&](const Node* n) { return leaves.contains(n); })) return t;
+    }
+    return {};
+  }
+
+ private:
+  static const void* key_of(const Tensor& t) { return t.impl()->storage ? static_cast<const void*>(t.impl()->storage.get()) : t.impl().get(); }
+  static UOp state_of(const Tensor& t) { return t.impl()->storage ? t.impl()->storage->state() : t.impl()->value; }
+  static void set(const Tensor& t, const UOp& state) { t.impl()->storage ? t.impl()->storage->settle(state) : void(t.impl()->value = state); }
+  std::unordered_map<const void*, UOp> before_;
+};
+
 // A function's graph over tracers.
 struct Trace {
   std::vector<UOp> inputs, outputs;
   UOp first;  ///< a tracer older than all that the function makes
+  Outside outside;
 
   Trace(const TensorFn& fn, std::vector<UOp> tracers) : inputs(std::move(tracers)), first(tracer(idx(0))) {
     std::vector<Tensor> args;
@@ -30,7 +69,12 @@ struct Trace {
       Depth() { ++n_traces; }
       ~Depth() { --n_traces; }
     } depth;
-    for (const Tensor& t : fn(args)) outputs.push_back(must_be_defined("trace", t).uop());
+    try {
+      for (const Tensor& t : fn(args)) outputs.push_back(must_be_defined("trace", t).uop());
+    } catch (...) {
+      outside.restore();
+      throw;
+    }
   }
 };
 
@@ -91,6 +135,7 @@ struct TraceAt : Trace {
   TraceAt(const char* op, const TensorFn& fn, const std::vector<UOp>& at) : Trace(fn, tracers_like(at)), x(at) {
     for (const UOp& y : outputs) WHIT_USER(is_float(y.dtype()), Runtime, "[{}] a result is {}; expected a float dtype", op, y.dtype());
     for (size_t i = 0; i < x.size(); ++i) replace_tracer(map, inputs[i], x[i]);
+    outside.settle(map);
   }
 };
 
@@ -133,8 +178,16 @@ std::vector<Tensor> vmap(const TensorFn& fn, std::span<const Tensor> inputs, con
     replace_tracer(leaves, tracers[i], front);
   }
   WHIT_USER(n, Value, "[vmap] none of {} arguments is mapped", inputs.size());
-  const Trace trace(fn, std::move(tracers));
+  Trace trace(fn, std::move(tracers));
   check_count("out_axes", o.out_axes.size(), trace.outputs.size());
+  if (const Tensor written = trace.outside.written_with(leaves); written.defined()) {
+    trace.outside.restore();
+    raise(ErrorKind::Runtime,
+          "[vmap] a value that differs between the {} examples is stored into a tensor of shape {} that was made outside the function; "
+          "expected one that is made inside",
+          *n, written.shape());
+  }
+  trace.outside.settle(shared);
   std::vector<Tensor> out = replaced(batched(trace.outputs, leaves, iota(*n), trace.first), shared);
   for (size_t i = 0; i < out.size(); ++i) {
     if (o.out_axes.empty()) break;
