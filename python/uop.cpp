@@ -4,12 +4,27 @@
 #include "ir/eval.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "rules/linear.h"
 #include "rules/rules.h"
 #include "schedule/multi.h"
 #include "tensor/impl.h"
 
 namespace whit::python {
 namespace {
+
+// expr / c when c > 0 certainly divides every value of it; null otherwise.
+UOp divides(const UOp& expr, int64_t c) {
+  if (c <= 0) return {};
+  const Linear l = linear_of(expr);
+  if (!l.ok || l.constant % c != 0) return {};
+  Linear out;
+  for (const auto& t : l.terms) {
+    if (t.factor % c != 0) return {};
+    out.add(t.node, t.factor / c);
+  }
+  out.constant = l.constant / c;
+  return out.to_uop();
+}
 
 // The object of each node that Python holds. Borrowed references; the interpreter's lock guards the map.
 std::unordered_map<const Node*, PyObject*>& objects() {

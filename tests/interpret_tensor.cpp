@@ -239,7 +239,7 @@ Value reduce(const Node* n, const Value& x) {
     v.dtype = dtype;
     Scalar before = filled[at] ? out.scalar(to.position()) : monoid_identity(monoid, n->dtype);
     before.dtype = dtype;
-    v = monoid_combine(monoid, dtype, before, v);
+    v = eval_scalar(monoid_op(monoid), dtype, std::vector{before, v});
     (*out.data)[at] = element_of(v);
     filled[at] = true;
   }

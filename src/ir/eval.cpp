@@ -352,11 +352,6 @@ Op monoid_op(std::string_view monoid) {
   raise(ErrorKind::Internal, "unknown monoid '{}'", monoid);
 }
 
-Scalar monoid_combine(std::string_view monoid, DType dtype, const Scalar& a, const Scalar& b) {
-  const Scalar src[] = {a, b};
-  return eval_scalar(monoid_op(monoid), dtype, src);
-}
-
 Scalar monoid_identity(std::string_view monoid, DType dtype) {
   const Op op = monoid_op(monoid);
   if (op == Op::Add || op == Op::Mul) return Scalar::of(dtype, int64_t{op == Op::Mul});

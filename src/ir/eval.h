@@ -25,9 +25,8 @@ struct Scalar {
 
 /// Applies an elementwise op to scalars by the semantics of ops.def. `dtype` is the result's.
 Scalar eval_scalar(Op op, DType dtype, std::span<const Scalar> src);
-/// The op that folds by a monoid (add, mul, max, min); the join of two values by it; its identity.
+/// The op that folds by a monoid (add, mul, max, min); its identity.
 Op monoid_op(std::string_view monoid);
-Scalar monoid_combine(std::string_view monoid, DType dtype, const Scalar& a, const Scalar& b);
 Scalar monoid_identity(std::string_view monoid, DType dtype);
 
 Scalar scalar_of(const UOp& constant);  ///< of a CONST that is not Invalid

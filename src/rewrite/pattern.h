@@ -168,9 +168,6 @@ constexpr Pat exp2(const Pat& a) { return same(Op::Exp2, a); }
 constexpr Pat log2(const Pat& a) { return same(Op::Log2, a); }
 constexpr Pat sin(const Pat& a) { return same(Op::Sin, a); }
 constexpr Pat trunc(const Pat& a) { return same(Op::Trunc, a); }
-constexpr Pat mulacc(const Pat& a, const Pat& b, const Pat& c) {
-  return node_of(Op::MulAcc, a.node[0].dtypes & b.node[0].dtypes & c.node[0].dtypes, {&a, &b, &c});
-}
 constexpr Pat where(const Pat& c, const Pat& a, const Pat& b) { return node_of(Op::Where, a.node[0].dtypes & b.node[0].dtypes, {&c, &a, &b}); }
 /// A cast; on the result side to the dtype of the rule's root.
 constexpr Pat cast(const Pat& a) { return node_of(Op::Cast, kAnyDType, {&a}); }

@@ -41,22 +41,4 @@ constexpr Rule kIndexRules[] = {
 
 WHIT_RULE_SET(rules::index, "index", kIndexRules)
 
-std::optional<int64_t> as_const(const UOp& a) {
-  if (!a.is_const() || a.arg().is_invalid() || is_float(a.dtype())) return {};
-  return const_int(a);
-}
-
-UOp divides(const UOp& expr, int64_t c) {
-  if (c <= 0) return {};
-  const Linear l = linear_of(expr);
-  if (!l.ok || l.constant % c != 0) return {};
-  Linear out;
-  for (const auto& t : l.terms) {
-    if (t.factor % c != 0) return {};
-    out.add(t.node, t.factor / c);
-  }
-  out.constant = l.constant / c;
-  return out.to_uop();
-}
-
 }  // namespace whit

@@ -36,10 +36,6 @@ std::vector<const RuleSet*> tables();
 
 /// The graph after rules::symbolic().
 UOp simplify(const UOp& u);
-/// The value of a CONST of int or bool dtype.
-std::optional<int64_t> as_const(const UOp& u);
-/// expr / c when c > 0 certainly divides every value of it; null otherwise.
-UOp divides(const UOp& expr, int64_t c);
 
 /// `expr`, simplified where `condition` (an AND of clauses X < c, c < X, X == c ...) holds; equal to it only there.
 UOp given(const UOp& expr, const UOp& condition);

@@ -287,30 +287,19 @@ Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
   const auto b = static_cast<size_t>(resolve_axis("flatten", end_dim, shape()));
   if (ndim() == 0) return reshape(1);
   WHIT_USER(a <= b, Value, "[flatten] start axis {} is behind end axis {}", a, b);
-  Sints sizes;
-  Sint joined = 1;
-  for (size_t i = 0; i < ndim(); ++i) {
-    const Sint n = size_of(shape(), i);
-    if (i < a || i > b) {
-      sizes.push_back(n);
-    } else {
-      joined = times(joined, n);
-      if (i == b) sizes.push_back(joined);
-    }
-  }
+  const Sints all = sizes_of(shape());
+  Sints sizes(all.begin(), all.begin() + a + 1);
+  for (size_t i = a + 1; i <= b; ++i) sizes[a] = times(sizes[a], all[i]);
+  sizes.append(all.begin() + b + 1, all.end());
   return reshape(sizes);
 }
 
 Tensor Tensor::unflatten(int64_t dim, const IntList& to) const {
-  const auto a = static_cast<size_t>(resolve_axis("unflatten", dim, shape()));
-  Sints sizes;
-  for (size_t i = 0; i < ndim(); ++i) {
-    if (i != a) {
-      sizes.push_back(size_of(shape(), i));
-    } else {
-      for (size_t k = 0; k < to.size(); ++k) sizes.push_back(to.at(k));
-    }
-  }
+  const size_t a = must_have_axis("unflatten", dim, shape());
+  const Sints all = sizes_of(shape());
+  Sints sizes(all.begin(), all.begin() + a);
+  for (size_t k = 0; k < to.size(); ++k) sizes.push_back(to.at(k));
+  sizes.append(all.begin() + a + 1, all.end());
   return reshape(sizes);
 }
 
@@ -415,17 +404,12 @@ std::vector<Tensor> Tensor::meshgrid(std::span<const Tensor> tensors, std::strin
   std::vector<Tensor> out;
   const size_t n = tensors.size();
   if (n == 1) return {tensors[0]};
-  Dims dims;
-  std::vector<size_t> place(n);
-  std::iota(place.begin(), place.end(), 0);
-  if (indexing == "xy" && n > 1) std::swap(place[0], place[1]);
-  dims.resize(n, 1);
-  for (size_t i = 0; i < n; ++i) dims[place[i]] = tensors[i].numel();
+  Dims dims(n, 1);
+  const auto place = [&](size_t i) { return indexing == "xy" && i < 2 ? 1 - i : i; };
+  for (size_t i = 0; i < n; ++i) dims[place(i)] = tensors[i].numel();
   for (size_t i = 0; i < n; ++i) {
     WHIT_USER(tensors[i].ndim() <= 1, Runtime, "[meshgrid] shape {}; expected one axis", tensors[i].shape());
-    Dims ones(n, 1);
-    ones[place[i]] = tensors[i].numel();
-    out.push_back(tensors[i].reshape(ones).expand(dims));
+    out.push_back(tensors[i].reshape(along(n, place(i), tensors[i].numel())).expand(dims));
   }
   return out;
 }

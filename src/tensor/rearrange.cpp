@@ -40,10 +40,7 @@ std::vector<Group> parse_side(std::string_view text) {
       WHIT_USER(inside, Assertion, "[rearrange] unbalanced parentheses in '{}'", text);
       inside = false;
       ++i;
-    } else if (text.substr(i, 3) == "...") {
-      add("...");
-      i += 3;
-    } else if (text.substr(i, 3) == "\u2026") {
+    } else if (text.substr(i, 3) == "..." || text.substr(i, 3) == "\u2026") {
       add("...");
       i += 3;
     } else {

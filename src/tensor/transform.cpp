@@ -2,8 +2,6 @@
 // by values (jvp, vjp) or by values with one axis more (vmap).
 #include "whit/transform.h"
 
-#include <algorithm>
-
 #include "rules/batch.h"
 #include "tensor/impl.h"
 
@@ -26,27 +24,25 @@ class Outside {
   Outside() {
     for (const Tensor& t : live_tensors()) before_.emplace(key_of(t), state_of(t));
   }
-  // Those that are others now, and the new ones, with tracers replaced.
-  void settle(const Replacements& map) {
+  // Those that are others now, and the new ones, get their tracers replaced. One from before that depends on a tracer of
+  // `examples` is undefined otherwise: it is given back, and all are as before.
+  Tensor settle(const Replacements& map, const Replacements& examples = {}) {
     for (const Tensor& t : live_tensors()) {
       const UOp now = state_of(t);
-      if (const auto it = before_.find(key_of(t)); it == before_.end() || it->second != now) set(t, substitute(now, map));
+      const auto it = before_.find(key_of(t));
+      if (it != before_.end() && it->second == now) continue;
+      if (it != before_.end() && t.impl()->storage)
+        for (const Node* n : toposort(now))
+          if (examples.contains(n)) return restore(), t;
+      set(t, substitute(now, map));
     }
     before_.clear();
+    return {};
   }
   void restore() {
     for (const Tensor& t : live_tensors())
       if (const auto it = before_.find(key_of(t)); it != before_.end()) set(t, it->second);
     before_.clear();
-  }
-  // A tensor from before whose memory depends on one of `leaves` now; undefined when there is none.
-  Tensor written_with(const Replacements& leaves) const {
-    for (const Tensor& t : live_tensors()) {
-      const auto it = before_.find(key_of(t));
-      if (!t.impl()->storage || it == before_.end() || it->second == state_of(t)) continue;
-      if (std::ranges::any_of(toposort(state_of(t)), [&](const Node* n) { return leaves.contains(n); })) return t;
-    }
-    return {};
   }
 
  private:
@@ -180,14 +176,11 @@ std::vector<Tensor> vmap(const TensorFn& fn, std::span<const Tensor> inputs, con
   WHIT_USER(n, Value, "[vmap] none of {} arguments is mapped", inputs.size());
   Trace trace(fn, std::move(tracers));
   check_count("out_axes", o.out_axes.size(), trace.outputs.size());
-  if (const Tensor written = trace.outside.written_with(leaves); written.defined()) {
-    trace.outside.restore();
-    raise(ErrorKind::Runtime,
-          "[vmap] a value that differs between the {} examples is stored into a tensor of shape {} that was made outside the function; "
-          "expected one that is made inside",
-          *n, written.shape());
-  }
-  trace.outside.settle(shared);
+  const Tensor written = trace.outside.settle(shared, leaves);
+  WHIT_USER(!written.defined(), Runtime,
+            "[vmap] a value that differs between the {} examples is stored into a tensor of shape {} that was made outside the function; "
+            "expected one that is made inside",
+            *n, written.shape());
   std::vector<Tensor> out = replaced(batched(trace.outputs, leaves, iota(*n), trace.first), shared);
   for (size_t i = 0; i < out.size(); ++i) {
     if (o.out_axes.empty()) break;

@@ -290,16 +290,12 @@ Tensor Tensor::hardsigmoid(double alpha, double beta) const { return (*this * al
 Tensor Tensor::hardswish() const { return *this * ((*this + 3.0).relu6() * (1.0 / 6)); }
 Tensor Tensor::hardtanh(double min_val, double max_val) const { return clamp(min_val, max_val); }
 Tensor Tensor::leaky_relu(double neg_slope) const { return lt(0).where(*this * neg_slope, *this); }
-Tensor Tensor::elu(double alpha) const {
-  const Tensor x = to_float_dtype(*this);
+static Tensor exp_below_zero(const Tensor& x, double scale, double alpha) {
   const Tensor below = x.gt(0).where(0.0, x);
-  return x.gt(0).where(x, (below.exp() - 1.0) * alpha);
+  return x.gt(0).where(x, ((scale == 1 ? below : below * scale).exp() - 1.0) * alpha);
 }
-Tensor Tensor::celu(double alpha) const {
-  const Tensor x = to_float_dtype(*this);
-  const Tensor below = x.gt(0).where(0.0, x);
-  return x.gt(0).where(x, ((below * (1 / alpha)).exp() - 1.0) * alpha);
-}
+Tensor Tensor::elu(double alpha) const { return exp_below_zero(to_float_dtype(*this), 1, alpha); }
+Tensor Tensor::celu(double alpha) const { return exp_below_zero(to_float_dtype(*this), 1 / alpha, alpha); }
 Tensor Tensor::selu(double alpha, double gamma) const { return elu(alpha) * gamma; }
 Tensor Tensor::gelu(std::string_view approximate) const {
   WHIT_USER(approximate == "tanh" || approximate == "none", Value, "[gelu] approximate '{}'; expected 'tanh' or 'none'", approximate);

@@ -26,12 +26,6 @@ pat::DTypes same_width(DType dtype) {
   return set;
 }
 
-// As the machine does it: the upper half onto the lower half.
-Scalar fold_lanes(const Node* fold, std::vector<Scalar> lanes) {
-  for (; lanes.size() > 1; lanes.resize(lanes.size() / 2))
-    for (size_t i = 0, half = lanes.size() / 2; i < half; ++i) lanes[i] = monoid_combine(fold->arg.as_str(), fold->dtype, lanes[i], lanes[i + half]);
-  return lanes[0];
-}
 }  // namespace
 
 DType Instances::pick(pat::DTypes allowed) {
@@ -131,21 +125,6 @@ const PatNode* Instances::build(const PatNode* a, DType dtype, UOp* out) {
     const UOp memory = param(n_leaves_++, dtype, Dims{1000});
     if (a[1].slot != pat::kNoSlot) captured_[a[1].slot] = memory;
     *out = UOp::make(Op::Index, dtype, {memory, flat, gate});
-    return done(next);
-  }
-  if (op == Op::Fold) {
-    const char* const monoids[] = {"add", "mul", "max", "min"};
-    std::vector<UOp> lanes;
-    const PatNode* next = nullptr;
-    for (int64_t left = int64_t{2} << below(3); left > 0; --left) {
-      UOp lane;
-      if (!(next = build(a + 1, dtype, &lane))) return nullptr;
-      captured_.erase(a[1].slot);  // each lane is a leaf of its own
-      lanes.push_back(std::move(lane));
-    }
-    const UOp vec = UOp::make(Op::Vec, dtype, lanes);
-    if (a[1].slot != pat::kNoSlot) captured_[a[1].slot] = vec;
-    *out = UOp::make(Op::Fold, dtype, {vec}, Arg(monoids[below(4)]));
     return done(next);
   }
   if (!is_elementwise(op) && op != Op::Load) return nullptr;
@@ -276,10 +255,6 @@ Scalar evaluate(const UOp& root, Values& values, Instances& random) {
       continue;
     } else if (n->op == Op::Lane) {
       out = done.at(n->src_begin()[0]->src_begin()[n->arg.as_int()]);
-    } else if (n->op == Op::Fold) {
-      std::vector<Scalar> lanes;
-      for (const Node* lane : n->src_begin()[0]->src()) lanes.push_back(done.at(lane));
-      out = fold_lanes(n, std::move(lanes));
     } else {
       SmallVec<Scalar, 3> src;
       for (const Node* s : n->src()) src.push_back(done.at(s));
