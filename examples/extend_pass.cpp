@@ -7,10 +7,9 @@
 #include "runtime/counters.h"
 #include "whit/whit.h"
 using namespace whit;
-using namespace whit::pat;
 
 // Division by a number becomes a multiplication: faster, and not the same to the last bit, so it is no rule of whit's own.
-constexpr Rule kFastDivision[] = {rule("by-reciprocal", fdiv(f, d0), f* fold(recip(d0)))};
+constexpr Rule kFastDivision[] = {rule("by-reciprocal", fdiv(pat::f, pat::d0), pat::f* fold(recip(pat::d0)))};
 const RuleSet fast_division("fast-division", kFastDivision);
 
 // A decision about fusion: what the program wanted in memory of its own is computed where it is used.
