@@ -31,7 +31,7 @@ HERE = ROOT / "bench"
 VENV, PEERS = ROOT / ".venv/bin/python", pathlib.Path(os.environ.get("BENCH_PEERS", ROOT / ".venv-bench/bin/python"))
 
 # Settings of a shell that would make a peer, or whit, another one than it is by default.
-ENVIRONMENT = {k: v for k, v in os.environ.items() if not re.match(r"OPENBLAS_|MKL_|OMP_|GOMP_|KMP_|XLA_|ORT_|BEAM|CACHEDB$|NUM_CPU_THREADS$|DEV$", k)}
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not re.match(r"OPENBLAS_|MKL_|OMP_|GOMP_|KMP_|XLA_|ORT_|BEAM|CACHEDB$|NUM_CPU_THREADS$|DEV$|PYTHONDONTWRITEBYTECODE$", k)}
 TURN_S = 0.06  # a turn has as many runs as fit, at least one
 PEER_PROGRAMS = {"torch": "peer_torch.py", "torch.compile": "peer_torch.py compiled", "jax": "peer_jax.py", "numpy": "peer_numpy.py",
                  "openvino": "peer_onnx.py openvino", "onnxruntime": "peer_onnx.py onnxruntime", "tinygrad": "peer_tinygrad.py",
