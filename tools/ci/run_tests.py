@@ -162,6 +162,20 @@ def part_gtest(args):
                   "*" if args.all else "-*_all")
 
 
+def part_fuzz(args):
+    """The fuzzers for 60 seconds each from seed 1 on, at once: so a run is red for the change at hand only."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    import fuzz
+    env = {"WHIT_FUZZ_SECONDS": "60", "WHIT_FUZZ_SEED": "1"}
+    result = Result()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(gtest, f"fuzz-{name}", ROOT / "build-release/tests" / executable, test, env)
+                for name, (executable, test, _) in fuzz.FUZZERS.items()]
+        for done in runs:
+            result.add(done.result())
+    return result
+
+
 def part_clang(args):
     """clang 19 with the flags of the release build, syntax and warnings only; one result for all files."""
     database = ROOT / "build-release/compile_commands.json"
@@ -255,8 +269,8 @@ def part_conformance(args):
 
 PARTS = {
     "format": part_format, "layers": part_layers, "size": part_size, "references": part_references,
-    "build": part_build, "tools": part_tools, "docs": part_docs, "gtest": part_gtest, "clang": part_clang, "asan": part_asan, "tsan": part_tsan,
-    "pytest": part_pytest, "conformance": part_conformance,
+    "build": part_build, "tools": part_tools, "docs": part_docs, "gtest": part_gtest, "fuzz": part_fuzz, "clang": part_clang, "asan": part_asan,
+    "tsan": part_tsan, "pytest": part_pytest, "conformance": part_conformance,
 }
 
 
