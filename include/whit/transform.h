@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct VmapOptions {
 /// without the mapped axis. Random numbers in fn are the same for all examples.
 /// errors: Value when no argument is mapped or the mapped sizes differ; Index for an axis out of range
 std::vector<Tensor> vmap(const TensorFn& fn, std::span<const Tensor> inputs, const VmapOptions& o = {});
+/// The same on several devices, each of which has a part of the examples: what is mapped is cut along its axis, what is not
+/// is copied to each. Inputs that are on several devices stay as they are.
+/// errors: those of vmap and of Tensor::shard, for examples that cannot be cut evenly
+std::vector<Tensor> pmap(const TensorFn& fn, std::span<const Tensor> inputs, std::span<const std::string> devices, const VmapOptions& o = {});
 
 struct Jvp {
   std::vector<Tensor> outputs, tangents;

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import whit.transform
-from whit import Tensor, TinyJit, checkpoint, function, grad, hessian, jacobian, jvp, nn, value_and_grad, vjp, vmap
+from whit import Tensor, TinyJit, checkpoint, function, grad, hessian, jacobian, jvp, nn, pmap, value_and_grad, vjp, vmap
 
 RNG = np.random.default_rng(7)
 
@@ -254,3 +254,21 @@ def test_empty_batches_and_symbolic_sizes():
   n, x = whit.Variable("n", 1, 4).bind(3), Tensor(arr(5, 4))
   close(vmap(lambda r: r[:n].sum())(x), x.numpy()[:, :3].sum(1))
   with pytest.raises(NotImplementedError, match="expected sizes that are numbers"): vmap(lambda r: r.sum())(x[:n])
+
+
+@pytest.mark.parametrize("devices", (("CPU:0", "CPU:1"), ("CPU:1", "CPU:2", "CPU:3", "CPU:0")))
+def test_pmap(devices):
+  def loss(w, x, y): return (((x * w["a"]).sum() + w["b"].sum()) - y) ** 2
+  w = {"a": Tensor([1.0, -2.0, 0.5]), "b": Tensor([0.25])}
+  x, y = (Tensor.arange(24).reshape(8, 3) / 10).clone(), Tensor.arange(8).float().clone()
+  axes = (None, 0, 0)
+  for one in (loss, grad(loss), checkpoint(loss), lambda w, x, y: jvp(lambda v: loss(w, v, y), (x,), (x,))[1]):
+    want, have = (m(one, *d, in_axes=axes)(w, x, y) for m, d in ((vmap, ()), (pmap, (devices,))))
+    for a, b in zip(*([t["a"], t["b"]] if isinstance(t, dict) else [t] for t in (have, want))):
+      assert len(a.device) == len(devices) and a.shape == b.shape and np.array_equal(a.numpy(), b.numpy())
+  total = grad(lambda w: pmap(loss, devices, in_axes=axes)(w, x, y).sum())(w)["a"]
+  assert np.allclose(total.numpy(), grad(lambda w: vmap(loss, in_axes=axes)(w, x, y).sum())(w)["a"].numpy())
+  step = TinyJit(lambda x: pmap(loss, devices, in_axes=axes)(w, x, y).realize())
+  for i in range(4): assert np.array_equal(step((x + i).realize()).numpy(), vmap(loss, in_axes=axes)(w, x + i, y).numpy())
+  assert pmap(lambda x: x * 2, devices, in_axes=1, out_axes=1)(x.T).shape == (3, 8)
+  with pytest.raises(Exception, match="shard"): pmap(lambda x: x, devices)(Tensor.ones(len(devices) + 1, 2))

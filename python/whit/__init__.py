@@ -13,7 +13,7 @@ from whit.device import Device  # noqa: F401
 from whit.tensor import Tensor  # noqa: F401
 from whit.engine.jit import TinyJit  # noqa: F401
 from whit.function import function  # noqa: F401
-from whit.transform import (checkpoint as checkpoint, grad as grad, hessian as hessian, jacobian as jacobian, jvp as jvp, value_and_grad as value_and_grad,
+from whit.transform import (checkpoint as checkpoint, grad as grad, hessian as hessian, jacobian as jacobian, jvp as jvp, pmap as pmap, value_and_grad as value_and_grad,
                             vjp as vjp, vmap as vmap)
 from whit.uop.ops import UOp, Variable  # noqa: F401
 

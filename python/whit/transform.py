@@ -1,4 +1,4 @@
-"""Transforms of functions of tensors: `vmap`, `jvp`, `vjp`, `grad`, `value_and_grad`, `jacobian`, `hessian`.
+"""Transforms of functions of tensors: `vmap`, `pmap`, `jvp`, `vjp`, `grad`, `value_and_grad`, `jacobian`, `hessian`.
 
 Arguments and results are tensors, or lists, tuples and dicts of them. Each transform traces its function with stand-ins that have a shape,
 a dtype and a device but no data, so transforms compose in every order, also with `TinyJit`, `function` and `Tensor.gradient`.
@@ -114,6 +114,27 @@ def vmap(fn: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P,
     result: R = traced.outputs([t if a == 0 else t.permute(*_to_place(t.ndim, a)) for t, a in zip(out, back)])
     return result
   return mapped
+
+
+def pmap(fn: Callable[P, R], devices: Sequence[str], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, R]:
+  """`vmap` on several devices, each of which has a part of the examples: what is mapped is cut along its axis, what is not is copied to each.
+  Tensors that are on several devices stay as they are; those that `fn` takes from outside must be there, too (`shard_`).
+
+  >>> from whit import Tensor, pmap
+  >>> out = pmap(lambda x, y: (x * y).sum(), ("CPU:0", "CPU:1"), in_axes=(0, None))(Tensor([[1.0, 2.0], [3.0, 4.0]]), Tensor([1.0, 10.0]))
+  >>> out.device, out.tolist()
+  (('CPU', 'CPU:1'), [21.0, 43.0])
+  """
+  mapped = vmap(fn, in_axes, out_axes)
+  @functools.wraps(fn)
+  def run(*args: P.args, **kwargs: P.kwargs) -> R:
+    leaves: list[Tensor] = []
+    axes: list[int | None] = []
+    forms = [_flatten("pmap", a, leaves, others=True) for a in args]
+    _axes("in_axes", in_axes, args, axes)
+    parts = [t if isinstance(t.device, tuple) else t.shard(devices, a) for t, a in zip(leaves, axes)]
+    return mapped(*(_unflatten(f, parts) for f in forms), **kwargs)
+  return run
 
 
 def _to_place(ndim: int, axis: int | None) -> list[int]:

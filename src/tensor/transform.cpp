@@ -190,6 +190,16 @@ std::vector<Tensor> vmap(const TensorFn& fn, std::span<const Tensor> inputs, con
   return out;
 }
 
+std::vector<Tensor> pmap(const TensorFn& fn, std::span<const Tensor> inputs, std::span<const std::string> devices, const VmapOptions& o) {
+  std::vector<Tensor> parts(inputs.begin(), inputs.end());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (must_be_defined("pmap", parts[i]).devices().size() > 1) continue;
+    const size_t at = o.in_axes.size() > 1 ? i : 0;
+    parts[i] = parts[i].shard(devices, o.in_axes.empty() ? 0 : at < o.in_axes.size() ? o.in_axes[at] : std::nullopt);
+  }
+  return vmap(fn, parts, o);
+}
+
 Jvp jvp(const TensorFn& fn, std::span<const Tensor> primals, std::span<const Tensor> tangents) {
   const std::vector<UOp> x = float_values("jvp", primals), v = values_for("jvp", "tangent", tangents, x);
   const TraceAt trace("jvp", fn, x);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "error_of.h"
 #include "ir/op.h"
 #include "rules/batch.h"
 #include "whit/jit.h"
@@ -240,6 +241,18 @@ TEST(Transform, OrderedPairs) {
   expect_close(vmap(inner, Tensors{x})[0], (x * x * x).sum(1));
   expect_close(jvp(inner, Tensors{x}, Tensors{v}).tangents[0], (d1 * v).sum());
   EXPECT_TRUE(jit.is_captured());
+}
+
+TEST(Transform, PmapIsVmapOnSeveralDevices) {
+  const std::vector<std::string> two{"CPU:0", "CPU:1"};
+  const Tensor x = Tensor::arange(24).cast(DType::Float32).reshape({4, 3, 2}).realize(), w = Tensor::arange(2).cast(DType::Float32).realize();
+  const TensorFn f = [](Args a) { return Tensors{(a[0] * a[1]).sum().square()}; };
+  const VmapOptions o{.in_axes = {0, std::nullopt}};
+  const Tensor out = pmap(f, Tensors{x, w}, two, o)[0];
+  EXPECT_EQ(out.devices(), (std::vector<std::string>{"CPU", "CPU:1"}));
+  EXPECT_EQ(out.to("CPU").to_vector<float>(), vmap(f, Tensors{x, w}, o)[0].to_vector<float>());
+  EXPECT_EQ(pmap(grad(f), Tensors{x, w}, two, o)[1].to("CPU").to_vector<float>(), vmap(grad(f), Tensors{x, w}, o)[1].to_vector<float>());
+  EXPECT_NE(error_of([&] { pmap(f, Tensors{Tensor::ones({3, 3, 2}).clone(), w}, two, o); }).find("[shard]"), std::string::npos);
 }
 
 }  // namespace
