@@ -26,8 +26,8 @@ class ThreadPool {
   static void give_share(ThreadPool& pool, int64_t n_threads);
 
   /// Runs `body` over [0, sum of extents) on at most `max_threads` threads (0: the flag NUM_CPU_THREADS). The iterations of
-  /// one extent take about as long as each other, so each extent is cut into parts on its own; one is no smaller than
-  /// `min_part` where its extent allows it. `scratch_bytes` of 64-byte aligned memory is handed to each call; its content is arbitrary.
+  /// one extent take about as long as each other, so each extent is cut into parts on its own, at most as many as
+  /// there are times `min_part` in the sum. `scratch_bytes` of 64-byte aligned memory is handed to each call; its content is arbitrary.
   /// errors: Memory when there is no scratch memory; nothing has run then
   void run(std::span<const int64_t> extents, int64_t min_part, size_t scratch_bytes, Body body, const void* context, int max_threads = 0);
 
