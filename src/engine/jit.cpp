@@ -194,7 +194,7 @@ Capture::Capture(std::span<const UOp> inputs) : impl_(std::make_unique<Impl>()) 
     const UOp view = view_of(inputs[i]);
     WHIT_USER(view, Jit, "[jit] input {} is not realised", i);
     // The node itself is not kept: a reference would look like a reader of its state.
-    impl_->inputs.push_back(buffer_of(buffer_below(view)).get());
+    impl_->inputs.push_back(buffer_at(buffer_below(view)));
   }
   impl_->outer = current_recorder();
   current_recorder() = impl_.get();
@@ -418,7 +418,7 @@ void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
   }
   for (const Extent& w : written) w.base->count_change();
   for (size_t i = 0; any_input_written && i < inputs.size(); ++i)
-    if (input_written[i]) buffer_of(buffer_below(inputs[i]))->count_change();
+    if (input_written[i]) buffer_at(buffer_below(inputs[i]))->count_change();
   for (const Made& m : made) m.turn().buffer->count_change();
   void* const* const h = handles.data();
   const int64_t* const v = values.data();

@@ -78,7 +78,7 @@ SmallVec<UOp, 1> places_of(const UOp& view) {
 
 template <class Fn> bool any_memory(const UOp& buffer_node, Fn&& fn) {
   return buffer_node.op() == Op::Buffer &&
-         std::ranges::any_of(buffer_parts(buffer_node), [&](const UOp& part) { return fn(engine::buffer_of(part).get()); });
+         std::ranges::any_of(buffer_parts(buffer_node), [&](const UOp& part) { return fn(engine::buffer_at(part)); });
 }
 
 const Buffer* allocation_of(const UOp& buffer_node) {
@@ -325,7 +325,7 @@ void TinyJit::Captured::settle(const Placed& in) {
   for (const auto& [b, is_written] : memory)
     if (is_written) overwritten[b] = 1;
   for (size_t i = 0; i < in.memory.size(); ++i)
-    if (graph->writes_input(i)) overwritten[engine::buffer_of(base_of(in.memory[i])).get()] = 1;
+    if (graph->writes_input(i)) overwritten[engine::buffer_at(base_of(in.memory[i]))] = 1;
   const auto compute = [](bool (*which)(const Tensor::Impl&), bool (*enter)(const Node*), auto&& is_it) {
     Tensor::realize_all(that_reach(live_if(which), [&](const Node* n) { return any_memory(UOp(n), is_it); }, enter));
   };
