@@ -181,7 +181,8 @@ class Tensor {
   const void* id() const { return impl_.get(); }
   bool is_param() const;
   Tensor& is_param_(bool is_param = true);
-  Tensor grad() const;  ///< undefined when there is none
+  /// Undefined when there is none. errors: Jit when a captured function left it out (docs/jit.md)
+  Tensor grad() const;
   /// Has this no gradient because what backward was called on led here only through a value that was realised before?
   bool is_cut_off() const;
   void set_grad(const Tensor& grad);

@@ -157,6 +157,141 @@ def test_gradients_that_are_added_to():
   both(train)
 
 
+LEFT_OUT = "was left out by a captured function, in which nobody had read it"
+
+
+class Trained:
+  """Two layers and a step of SGD on images that are reached from outside, or passed."""
+  def __init__(self):
+    Tensor.manual_seed(5)
+    self.layers = [nn.Conv2d(1, 2, 3), Tensor.relu, nn.Conv2d(2, 2, 3)]
+    self.opt = nn.optim.SGD(nn.state.get_parameters(self.layers), lr=0.1)
+    self.images = Tensor.rand(2, 1, 8, 8).realize()
+
+  def loss(self, images): return images.sequential(self.layers).square().mean().backward()
+
+  def step(self, look=None, images=None):
+    images = self.images if images is None else images
+    with Context(TRAINING=1):
+      self.opt.zero_grad()
+      loss = self.loss(images)
+      return Tensor.realize(loss, *self.opt.schedule_step(), *(look(images) if look else []))
+
+  def weights(self): return [t.tolist() for t in nn.state.get_parameters(self.layers)]
+
+
+def kernels_of(step):
+  for _ in range(3): step()
+  GlobalCounters.reset()
+  step()
+  return GlobalCounters.kernel_count
+
+
+def test_a_gradient_that_nobody_reads_is_left_out():
+  plain, watched = Trained(), Trained()
+  n_plain = kernels_of(TinyJit(plain.step))
+  assert n_plain < kernels_of(TinyJit(lambda: watched.step(lambda x: [x.grad])))
+  assert plain.weights() == watched.weights()
+  watched.images.grad.tolist()
+  assert "grad left out" in repr(plain.images)
+  for t in (plain.images, plain.images.clone(), plain.images.to(None)):
+    with pytest.raises(JitError, match=LEFT_OUT): t.grad
+  # It stays so while gradients are added to it, and begins anew when it is set to None, until the next replay.
+  plain.loss(plain.images)
+  with pytest.raises(JitError, match=LEFT_OUT): plain.images.grad
+  plain.images.grad = None
+  plain.loss(plain.images)
+  assert plain.images.grad.shape == plain.images.shape
+
+
+def test_a_gradient_is_left_out_of_each_replay():
+  t = Trained()
+  step = TinyJit(t.step)
+  for _ in range(3): step()
+  t.images.grad = None
+  step()
+  with pytest.raises(JitError, match=LEFT_OUT): t.images.grad
+  # Of images that are passed, too, also where a captured function is part of another one.
+  inner = TinyJit(lambda x: t.step(None, x))
+  for _ in range(3): inner(Tensor.rand(2, 1, 8, 8).realize())
+  x = Tensor.rand(2, 1, 8, 8).realize()
+  assert x.grad is None
+  inner(x)
+  with pytest.raises(JitError, match=LEFT_OUT): x.grad
+  outer = TinyJit(lambda x: inner(x) * 2)
+  for _ in range(3): outer(x := Tensor.rand(2, 1, 8, 8).realize())
+  with pytest.raises(JitError, match=LEFT_OUT): x.grad
+
+
+@pytest.mark.parametrize("check", [0, 1])
+@pytest.mark.parametrize("budget", [0, 1 << 20])
+def test_a_gradient_that_is_read(check, budget):
+  def read_inside():
+    t = Trained()
+
+    def body(x):
+      loss = t.loss(x)
+      g = x.grad.square().sum()
+      with Context(TRAINING=1): t.opt.step()
+      t.opt.zero_grad()
+      return loss.realize(), g.realize()
+    step, got = TinyJit(body, memory_budget=budget), []
+    for i in range(5):
+      with Context(JIT_CHECK=check): got += [v.item() for v in step(Tensor.full((2, 1, 8, 8), 0.5 + i).realize())]
+    return got
+  both(read_inside)
+
+  def read_before_and_after():
+    t = Trained()
+    step = TinyJit(t.step, memory_budget=budget)
+    got = []
+    for _ in range(5):
+      t.images.grad = None if not got else t.images.grad
+      with Context(JIT_CHECK=check): step()
+      got.append(t.images.grad.tolist())
+    return got
+  both(read_before_and_after)
+
+  def of_weights():
+    t = Trained()
+    step = TinyJit(t.step, memory_budget=budget)
+    got = []
+    for _ in range(5):
+      with Context(JIT_CHECK=check): step()
+      got += [p.grad.square().sum().item() for p in t.opt.params]
+    return got
+  both(of_weights)
+
+
+def test_gradients_without_a_store_into_what_they_read():
+  # Nobody has read them when they are captured; they are added to, and read at the end.
+  def program():
+    w = filled(1, 2)
+
+    @TinyJit
+    def f(x):
+      loss = (w * w * x).sum().backward()
+      return loss.realize()
+    for i in range(5): f(filled(i, 1))
+    return w.grad.tolist()
+  both(program)
+
+
+def test_a_gradient_that_is_read_after_the_store():
+  t = Trained()
+  step = TinyJit(lambda x: (t.step(None, x), x.grad.realize()))
+  step(Tensor.rand(2, 1, 8, 8).realize())
+  with pytest.raises(JitError, match=LEFT_OUT): step(Tensor.rand(2, 1, 8, 8).realize())
+
+
+def test_a_gradient_that_is_left_out_on_several_devices():
+  t = Trained()
+  for p in [*t.opt.params, t.opt.lr]: p.shard_(("CPU", "CPU:1")).realize()
+  t.images = t.images.shard(("CPU", "CPU:1"), axis=0).realize()
+  assert kernels_of(TinyJit(t.step)) > 0
+  with pytest.raises(JitError, match=LEFT_OUT): t.images.grad
+
+
 def test_a_value_that_is_assigned_before_it_is_in_memory():
   def program():
     count = filled(1, 1) * 2

@@ -5,6 +5,7 @@
 #include "base/profile.h"
 #include "base/ptr_map.h"
 #include "engine/buffers.h"
+#include "engine/jit.h"
 #include "schedule/multi.h"
 #include "tensor/impl.h"
 
@@ -111,14 +112,16 @@ const Tensor& Tensor::backward(const Tensor& gradient) const {
             "call backward first");
   const std::vector<UOp> grads = gradients(std::span(&root, 1), std::span(&seed, 1), nodes);
   for (size_t i = 0; i < found.size(); ++i) {
-    if (!grads[i]) continue;
+    Impl& owner = *found[i].impl_;
+    if (!grads[i] || owner.grad_use == Impl::GradUse::LeftOut) continue;
     Tensor g = wrap(grads[i]);
     if (!grads[i]->device) g = stored(grads[i], home_of(found[i]).value_or(default_device_name()), shard_axis(nodes[i]));
-    Tensor have = found[i].grad();
-    if (have.defined()) {
-      have.assign(have + g);
+    if (owner.grad_use == Impl::GradUse::None && engine::is_capturing()) owner.grad_use = Impl::GradUse::Unread;
+    if (owner.grad.defined()) {
+      owner.grad.assign(owner.grad + g);
     } else {
-      found[i].set_grad(g);
+      owner.grad = g;
+      owner.is_cut_off = false;
     }
   }
   return *this;

@@ -22,6 +22,9 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   bool is_param = true;
   bool is_cut_off = false;
   Tensor grad;
+  /// Unread: backward made it inside of a capture and nobody has looked since. LeftOut: there it was not computed. Wanted: somebody
+  /// has read or set it, at whatever time.
+  enum class GradUse : uint8_t { None, Unread, LeftOut, Wanted } grad_use = GradUse::None;
   Impl *prev = nullptr, *next = nullptr;  ///< list of live tensors
 
   UOp uop() const { return storage ? apply_chain(value, storage->state()) : value; }
@@ -137,6 +140,9 @@ void check_reduction(const char* op, std::string_view reduction);
 /// bool mask [.., n at dim]: index == lane number.
 Tensor one_hot_along(const Tensor& index, int64_t n, int64_t dim);
 
+/// In a capture, before `roots` are run: gradients that nobody has read and that would have to be computed before a store of the
+/// roots overwrites what they read are left out; who asks for them later is told.
+void leave_out_gradients(std::span<const UOp> roots);
 /// Every live tensor.
 std::vector<Tensor> live_tensors();
 

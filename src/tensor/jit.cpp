@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/flags.h"
 #include "engine/buffers.h"
@@ -226,7 +227,34 @@ template <class Fn> std::vector<Tensor> live_if(Fn&& wanted) {
   return out;
 }
 
+// Tensors whose gradients the open capture has left out.
+thread_local std::vector<std::weak_ptr<Tensor::Impl>> left_out;
+
+void leave_out(const std::shared_ptr<Tensor::Impl>& owner) {
+  owner->grad = {};
+  owner->grad_use = Tensor::Impl::GradUse::LeftOut;
+  if (engine::is_capturing()) left_out.push_back(owner);
+}
+
 }  // namespace
+
+void detail::leave_out_gradients(std::span<const UOp> roots) {
+  std::vector<Tensor> owners = live_if([](const Tensor::Impl& t) { return t.grad_use == Tensor::Impl::GradUse::Unread; }), grads;
+  if (owners.empty()) return;
+  std::unordered_set<const Node*> overwritten;
+  for (const Node* n : toposort(roots, not_realised)) {
+    if (n->op != Op::After || realized(UOp(n))) continue;
+    while (n->op == Op::After || engine::is_view(n)) n = n->src()[0];
+    overwritten.insert(n);
+  }
+  for (const Tensor& t : owners) grads.push_back(t.impl()->grad);
+  grads = that_reach(std::move(grads), [&](const Node* n) { return overwritten.contains(n); }, not_realised);
+  for (const Tensor& t : owners) {
+    const Tensor::Impl& grad = *t.impl()->grad.impl();
+    const bool is_root = grad.storage && std::ranges::find(roots, grad.storage->state()) != roots.end();
+    if (!is_root && std::ranges::any_of(grads, [&](const Tensor& g) { return g.is_same(t.impl()->grad); })) leave_out(t.impl());
+  }
+}
 
 struct TinyJit::Captured {
   std::unique_ptr<engine::CapturedGraph> graph;
@@ -256,6 +284,8 @@ struct TinyJit::Captured {
     int64_t input = -1;
   };
   std::vector<Result> results;
+  std::vector<std::weak_ptr<Tensor::Impl>> left_out;  // tensors whose gradients a replay does not compute,
+  std::vector<size_t> left_out_inputs;                // and inputs
   Bindings bindings;
   bool writes_inputs = false;
 
@@ -449,6 +479,9 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
       if (captured_->writes_inputs) in = in_memory(inputs, true);
     }
     const std::vector<UOp> done = captured_->graph->replay(in.memory, values);
+    for (const auto& t : captured_->left_out)
+      if (const auto owner = t.lock()) leave_out(owner);
+    for (const size_t i : captured_->left_out_inputs) leave_out(inputs[i].impl());
     std::vector<Tensor> out;
     out.reserve(captured_->results.size());
     size_t place = 0;
@@ -484,6 +517,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
   {
     const Stand stand(inputs, in);
     engine::Capture capture(in.memory);
+    left_out.clear();
     in.memory.clear();  // a reference would look like a reader of what the function overwrites
     in.whole.clear();
     std::vector<std::tuple<std::weak_ptr<Tensor::Impl>, const Storage*, const Node*>> before;
@@ -523,6 +557,9 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
       r.storage = storage;
       if (r.n_places > 1) r.node = base_of(whole);
     }
+    fresh->left_out = std::move(left_out);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (std::ranges::any_of(fresh->left_out, [&](const auto& t) { return t.lock() == inputs[i].impl(); })) fresh->left_out_inputs.push_back(i);
     fresh->graph = memory_budget_ ? capture.finish(results, 0) : capture.finish(results);
     check_copies(*fresh->graph, in);
     // Values from before that read overwritten memory, were computed in the capture, or became others (a gradient that is added

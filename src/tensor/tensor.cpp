@@ -232,9 +232,18 @@ Tensor& Tensor::is_param_(bool is_param) {
   impl_->is_param = is_param;
   return *this;
 }
-Tensor Tensor::grad() const { return must_be_defined("grad", *this).impl_->grad; }
+Tensor Tensor::grad() const {
+  Impl& i = *must_be_defined("grad", *this).impl_;
+  WHIT_USER(i.grad_use != Impl::GradUse::LeftOut, Jit,
+            "[grad] the gradient of this tensor of shape {} was left out by a captured function, in which nobody had read it when a store "
+            "overwrote what it depends on; read it in the function, before that store (a step of an optimiser), or set it to None",
+            shape());
+  i.grad_use = Impl::GradUse::Wanted;
+  return i.grad;
+}
 void Tensor::set_grad(const Tensor& grad) {
   impl_->grad = grad;
+  impl_->grad_use = Impl::GradUse::Wanted;
   impl_->is_cut_off = false;
 }
 bool Tensor::is_cut_off() const { return must_be_defined("grad", *this).impl_->is_cut_off; }
@@ -244,7 +253,9 @@ std::string Tensor::repr() const {
   if (!defined()) return "<Tensor undefined>";
   const std::string dev = device().value_or("None");
   return fmt::format("<Tensor <UOp {} {} dtypes.{}> on {} with grad {}>", dev, shape(), info(dtype()).alias, dev,
-                     impl_->grad.defined() ? impl_->grad.repr() : "None");
+                     impl_->grad.defined()                       ? impl_->grad.repr()
+                     : impl_->grad_use == Impl::GradUse::LeftOut ? "left out"
+                                                                 : "None");
 }
 
 // ---- running
@@ -262,6 +273,7 @@ void Tensor::realize_all(std::span<const Tensor> tensors) {
     owners.push_back(t.impl_);
   }
   if (roots.empty()) return;
+  if (engine::is_capturing()) leave_out_gradients(roots);
   const std::vector<UOp> done = run_values(roots);
   for (size_t k = 0; k < done.size(); ++k) {
     const UOp base(engine::memory_of(done[k].node()));
@@ -461,6 +473,7 @@ Tensor Tensor::clone(const std::optional<std::string>& to_device) const {
   Tensor out = stored(uop(), dev, to_device ? -1 : shard_axis(uop()));
   out.impl_->is_param = impl_->is_param;
   if (impl_->grad.defined()) out.impl_->grad = impl_->grad.clone(to_device);
+  out.impl_->grad_use = impl_->grad_use;
   return out;
 }
 
@@ -482,6 +495,7 @@ Tensor Tensor::moved(const UOp& value, const Tensor& grad) const {
   Tensor out = wrap(value);
   out.impl_->is_param = impl_->is_param;
   out.impl_->grad = grad;
+  out.impl_->grad_use = impl_->grad_use;
   return out;
 }
 
@@ -497,6 +511,7 @@ Tensor& Tensor::become(const Tensor& x) {
   impl_->value = x.impl_->value;
   impl_->storage = x.impl_->storage;
   impl_->grad = x.impl_->grad;
+  impl_->grad_use = x.impl_->grad_use;
   return *this;
 }
 Tensor& Tensor::to_(const std::optional<std::string>& to_device) { return become(to(to_device)); }

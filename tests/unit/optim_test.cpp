@@ -77,6 +77,33 @@ TEST(Optim, StateHasTheNamesOfPython) {
   EXPECT_THAT(names, testing::ElementsAre("params.0", "buffers.0", "lr", "b1_t", "b2_t", "m.0", "v.0"));
 }
 
+TEST(Optim, ACapturedStepLeavesOutGradientsThatNobodyReads) {
+  const FlagScope training("TRAINING", int64_t{1});
+  const auto captured = [](TinyJit::Body look, Tensor x) {
+    Tensor w = Tensor::rand({64, 64}).realize();
+    nn::SGD opt({w}, {.lr = 0.1});
+    TinyJit step([&](std::span<const Tensor>) {
+      opt.zero_grad();
+      x.matmul(w).square().sum().backward();
+      std::vector<Tensor> all = opt.schedule_step(), out = look({&x, 1});
+      all.insert(all.end(), out.begin(), out.end());
+      Tensor::realize_all(all);
+      return out;
+    });
+    for (int i = 0; i < 4; ++i) step();
+    return step.n_kernels();
+  };
+  Tensor x = Tensor::rand({64, 64}).realize(), seen = x.clone().realize();
+  const int64_t n = captured([](std::span<const Tensor>) { return std::vector<Tensor>{}; }, x);
+  EXPECT_LT(n, captured([](std::span<const Tensor> in) { return std::vector<Tensor>{in[0].grad()}; }, seen));
+  EXPECT_EQ(seen.grad().numel(), 64 * 64);
+  EXPECT_NE(error_of(ErrorKind::Jit, [&] { (void)x.grad(); }).find("was left out by a captured function"), std::string::npos);
+  EXPECT_NE(x.repr().find("grad left out"), std::string::npos);
+  x.set_grad({});
+  x.sum().backward();
+  EXPECT_EQ(x.grad().sum().item(), 64 * 64);
+}
+
 // Runs `plan` for as many steps and compares the rates with a formula of the step, outside and inside a capture.
 template <class MakePlan, class Formula> void expect_plan(const MakePlan& make, const Formula& formula) {
   const FlagScope training("TRAINING", int64_t{1});
