@@ -1,4 +1,5 @@
 // Elementwise operations of one operand.
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -41,6 +42,14 @@ Tensor poly(const Tensor& x, std::initializer_list<double> f64, std::initializer
   return r;
 }
 
+// fn(x) as a CALL whose derivative is slope(x), so that a gradient needs x and what slope reads, not all that fn goes through.
+template <auto fn, auto slope> Tensor with_slope(const Tensor& x) {
+  if (is_weak(x.dtype()) || x.shape().is_symbolic()) return fn(x);
+  static const int64_t gradient =
+      register_gradient([](std::span<const Tensor> grads, std::span<const Tensor> inputs) { return std::vector{grads[0] * slope(inputs[0])}; });
+  return Tensor::call(std::array{x}, std::array{fn(x.as_param(0))}, gradient)[0];
+}
+
 // log(1 + x) that keeps small x. The correction of the rounding of 1 + x is a constant for gradients.
 Tensor log1p(const Tensor& x) {
   const Tensor u = x + 1.0, a = u.log();
@@ -78,6 +87,12 @@ Tensor erf_parts(const Tensor& x, bool complement) {
   const Tensor tail = (big * big).neg().exp() * erfcx(big);
   if (complement) return small.where(Tensor(1.0) - near, x.lt(0).where(Tensor(2.0) - tail, tail));
   return small.where(near, x.lt(0).where(tail - 1.0, Tensor(1.0) - tail));
+}
+
+// d erf(x), and -d erfc(x)
+Tensor erf_slope(const Tensor& x) { return x.square().neg().exp() * (2 * std::numbers::inv_sqrtpi); }
+Tensor erfc(const Tensor& x) {
+  return with_slope<[](const Tensor& y) { return erf_parts(y, true); }, [](const Tensor& y) { return erf_slope(y).neg(); }>(x);
 }
 
 }  // namespace
@@ -213,7 +228,7 @@ Tensor Tensor::cosh() const {
   });
 }
 Tensor Tensor::tanh() const {
-  return in_weak_float(*this, [](const Tensor& x) {
+  constexpr auto value = [](const Tensor& x) {
     const Tensor small = x.abs().lt(0.625);
     const Tensor xs = small.where(x, 0.0), q = xs * xs;
     const Tensor p = poly(q,
@@ -226,7 +241,8 @@ Tensor Tensor::tanh() const {
     const Tensor below = x.lt(0), a = below.where(x.neg(), x).clamp(std::nullopt, most);
     const Tensor far = Tensor(1.0) - Tensor(2.0) / ((a * 2.0).exp() + 1.0);
     return small.where(xs + xs * (q * p), below.where(far.neg(), far));
-  });
+  };
+  return in_weak_float(*this, with_slope<value, [](const Tensor& x) { return Tensor(1.0) - x.tanh().square(); }>);
 }
 Tensor Tensor::asinh() const {
   return in_float(*this, [](const Tensor& x) {
@@ -256,7 +272,8 @@ Tensor Tensor::atanh() const {
   return in_float(*this, [](const Tensor& x) { return (log1p(x) - log1p(x.neg())) * 0.5; });
 }
 Tensor Tensor::erf() const {
-  return in_weak_float(*this, [](const Tensor& x) { return erf_parts(x, false); });
+  constexpr auto value = [](const Tensor& x) { return erf_parts(x, false); };
+  return in_weak_float(*this, with_slope<value, erf_slope>);
 }
 
 // ---- activations
@@ -271,17 +288,22 @@ Tensor Tensor::clamp(const std::optional<Tensor>& min, const std::optional<Tenso
 }
 Tensor Tensor::relu6() const { return clamp(0, 6); }
 Tensor Tensor::sigmoid() const {
-  return in_weak_float(*this, [](const Tensor& x) {
-    // exp(-|x|) never overflows, so neither does the gradient.
+  constexpr auto value = [](const Tensor& x) {
+    // exp(-|x|) never overflows.
     const Tensor below = x.lt(0);
     const Tensor e = (below.where(x, x.neg()) * std::numbers::log2e).exp2(), r = (e + 1.0).reciprocal();
     return below.where(e * r, r);
-  });
+  };
+  constexpr auto slope = [](const Tensor& x) {
+    const Tensor s = x.sigmoid();
+    return s * (Tensor(1.0) - s);
+  };
+  return in_weak_float(*this, with_slope<value, slope>);
 }
 Tensor Tensor::softplus(double beta) const {
+  constexpr auto value = [](const Tensor& t) { return t.relu() + log1p(t.gt(0).where(t.neg(), t).exp()); };
   return in_float(*this, [&](const Tensor& x) {
-    const Tensor t = x * beta;
-    const Tensor r = t.relu() + log1p(t.gt(0).where(t.neg(), t).exp());
+    const Tensor r = with_slope<value, [](const Tensor& t) { return t.sigmoid(); }>(x * beta);
     return beta == 1 ? r : r * (1 / beta);
   });
 }
@@ -300,7 +322,7 @@ Tensor Tensor::selu(double alpha, double gamma) const { return elu(alpha) * gamm
 Tensor Tensor::gelu(std::string_view approximate) const {
   WHIT_USER(approximate == "tanh" || approximate == "none", Value, "[gelu] approximate '{}'; expected 'tanh' or 'none'", approximate);
   return in_float(*this, [&](const Tensor& x) {
-    if (approximate == "none") return x * (erf_parts(x * (-1 / std::numbers::sqrt2), true) * 0.5);
+    if (approximate == "none") return x * (erfc(x * (-1 / std::numbers::sqrt2)) * 0.5);
     const Tensor gate = ((x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi)).tanh();
     return x * ((gate + 1.0) * 0.5);
   });

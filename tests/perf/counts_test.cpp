@@ -194,6 +194,18 @@ TEST(PerfMemory, TrainingLeavesNothing) {
   EXPECT_EQ(live_nodes(), nodes);
 }
 
+TEST_F(PerfCounts, GradientsOfActivations) {
+  Tensor x = random({64, 64}), w = random({64, 256}), v = random({256, 64});
+  for (const auto& [name, fn] : {std::pair<const char*, Tensor (*)(const Tensor&)>{"gelu", [](const Tensor& t) { return t.gelu(); }},
+                                 {"exact gelu", [](const Tensor& t) { return t.gelu("none"); }},
+                                 {"swish", [](const Tensor& t) { return t.swish(); }},
+                                 {"softplus", [](const Tensor& t) { return t.softplus(); }}})
+    check(fmt::format("two layers and {}, with gradients", name), 8, [&, act = fn] {
+      const Tensor loss = act(x.matmul(w)).matmul(v).square().sum();
+      Tensor::realize_all(loss.gradient({x, w, v}));
+    });
+}
+
 // What a step of training a network of so many equal layers takes before the machine: nodes of its graph, and the work a node.
 struct Work {
   size_t n_nodes;
