@@ -17,7 +17,7 @@ say() { [ $quiet = 1 ] || echo "$@"; }
 
 packages=(g++ make cmake ninja-build ccache pkg-config git ca-certificates
   llvm-19-dev clang-19 lld-19 clang-format-19
-  libboost-dev libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libxxhash-dev zlib1g-dev libzstd-dev libzip-dev libpng-dev
+  libboost-dev libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libxxhash-dev zlib1g-dev libzstd-dev libzip-dev libpng-dev libmbedtls-dev
   libgtest-dev libgmock-dev libbenchmark-dev libz3-dev
   python3 python3-venv python3-dev dataset-fashion-mnist openmpi-bin)
 

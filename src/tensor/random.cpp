@@ -1,5 +1,7 @@
 // Random numbers: threefry2x32 over a counter, one stream a device. The counter is memory of the device that every
 // draw advances by assign, so that a captured step draws new numbers at each replay.
+#include <mbedtls/sha256.h>
+
 #include <algorithm>
 #include <cmath>
 #include <ctime>
@@ -8,7 +10,6 @@
 #include <numbers>
 
 #include "base/flags.h"
-#include "base/sha256.h"
 #include "schedule/multi.h"
 #include "tensor/impl.h"
 
@@ -35,9 +36,9 @@ Streams& streams() {
 
 // Memory stays where it is, so that captured functions see a new seed.
 void start(Stream& stream, const std::string& device, size_t number, uint64_t seed) {
-  std::string big_endian;
-  for (int i = 3; i >= 0; --i) big_endian += static_cast<char>(number >> (8 * i));
-  const auto digest = sha256(big_endian);
+  uint8_t big_endian[4], digest[32];
+  for (int i = 0; i < 4; ++i) big_endian[i] = static_cast<uint8_t>(number >> (24 - 8 * i));
+  WHIT_CHECK(mbedtls_sha256_ret(big_endian, 4, digest, 0) == 0, "no SHA-256 of the number of device {}", device);
   uint32_t hash = 0;
   for (size_t i = 28; i < 32; ++i) hash = hash << 8 | digest[i];
   const Tensor key = Tensor::from<uint32_t>({hash, static_cast<uint32_t>(seed)}, 2, {.device = device});
