@@ -43,6 +43,8 @@ class TinyJit {
   int64_t n_kernels() const;
 
  private:
+  std::vector<Tensor> checked_call(std::span<const Tensor> inputs, const Body& body);
+
   struct Captured;
   Body body_;
   std::unique_ptr<Captured> captured_;

@@ -29,20 +29,33 @@ size_t page_size();
 
 /// While it lives, this thread rounds to nearest and keeps subnormal numbers, whatever other code of the process (a
 /// library built with -ffast-math, say) has set.
-/// cost: a few nanoseconds
+/// cost: a nanosecond or two
 class IeeeFloats {
 #if defined(__x86_64__)
  public:
-  IeeeFloats() : before_(__builtin_ia32_stmxcsr()) {
-    if (before_ & kNotIeee) __builtin_ia32_ldmxcsr(before_ & ~kNotIeee);
+  IeeeFloats() {
+    if (is_ieee()) [[likely]]
+      return;
+    before_ = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(before_ & ~kNotIeee);
   }
   ~IeeeFloats() {
     if (before_ & kNotIeee) __builtin_ia32_ldmxcsr(before_);
   }
 
  private:
+  // Four sums of which one is another in any other mode: to add takes a fifth of the time of reading the mode.
+  static bool is_ieee() {
+    using Floats = float __attribute__((vector_size(16)));
+    using Bits = int32_t __attribute__((vector_size(16)));
+    Floats sum{0x1p-130F, 0x1.8p-126F, 1, 1};
+    asm volatile("" : "+x"(sum));  // the compiler knows one mode only
+    sum += Floats{0, -0x1p-126F, 0x1.8p-24F, 0x1p-25F};
+    const auto same = Bits(sum) == Bits(Floats{0x1p-130F, 0x1p-127F, 1 + 0x1p-23F, 1});
+    return __builtin_ia32_movmskps(Floats(same)) == 15;
+  }
   static constexpr unsigned kNotIeee = 0xE040;  // flush to zero, rounding, denormals are zeros
-  const unsigned before_;
+  unsigned before_ = 0;
 #elif defined(__aarch64__)
  public:
   IeeeFloats() {

@@ -164,6 +164,7 @@ struct CapturedGraph::Impl {
   std::vector<int32_t> same_as{};     // by input: the first input with the same memory in the capture
   std::vector<char> input_written{};  // by input
   bool any_input_written = false;
+  bool binds = false;                  // something is bound anew by each replay: an input, a variable, memory of a result
   std::vector<void*> input_handles{};  // bound now
   std::vector<std::vector<uint32_t>> input_places{};
   std::vector<Made> made{};
@@ -182,7 +183,8 @@ struct CapturedGraph::Impl {
   Device* opened = nullptr;                     // that device, from the first run on
 
   void bind(std::span<const UOp> inputs, const VariableValues& named);
-  void run(std::span<const UOp> inputs);
+  void settle_anew(std::span<const UOp> inputs);
+  void run_observed(std::span<const UOp> inputs, bool queued);
   BoundArg bound_arg(const Slot& s, std::span<const UOp> inputs) const;
   BoundCall bound_call(const Call& c, std::span<const UOp> inputs) const;
 };
@@ -324,6 +326,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs, int
     if (s.kind == Slot::Kind::Input || (s.kind == Slot::Kind::Arena && s.n_bytes == 0)) continue;
     g->handles[i] = g->bound_arg(s, {}).handle();
   }
+  g->binds = !g->same_as.empty() || !g->variables.empty() || !g->made.empty();
   std::unique_ptr<CapturedGraph> graph(new CapturedGraph(std::move(g)));
   if (flag::DEBUG() >= 1)
     log_line(fmt::format("captured {} kernels, {} inputs, {} outputs, {} bytes of temporaries", graph->n_kernels(), graph->n_inputs(),
@@ -408,36 +411,20 @@ BoundCall CapturedGraph::Impl::bound_call(const Call& c, std::span<const UOp> in
   return call;
 }
 
-void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
+void CapturedGraph::Impl::settle_anew(std::span<const UOp> inputs) {
   const auto changes = [&] {
     return std::accumulate(read.begin(), read.end(), uint64_t{0}, [](uint64_t n, const BufferPtr& b) { return n + b->n_changes(); });
   };
-  if (!settled.empty() && changes() != n_changes) {
-    for (const Call& c : settled) run_call(bound_call(c, inputs), true);
-    n_changes = changes();
-  }
-  for (const Extent& w : written) w.base->count_change();
-  for (size_t i = 0; any_input_written && i < inputs.size(); ++i)
-    if (input_written[i]) buffer_at(buffer_below(inputs[i]))->count_change();
-  for (const Made& m : made) m.turn().buffer->count_change();
-  void* const* const h = handles.data();
-  const int64_t* const v = values.data();
-  if (!opened) opened = &Device::get(device);
-  const bool queued = is_queued(*opened);
-  if (!is_timed() && !has_copies && !queued) {
-    for (const Call& c : calls) {
-      if (c.cpu.fn) {
-        c.cpu.launch(h + c.first_handle, v + c.first_value);
-      } else {
-        c.program->run(h + c.first_handle, v + c.first_value);
-      }
-    }
-    counters().add_kernels(n_kernels, n_ops, n_bytes, 0);
-    return;
-  }
+  if (changes() == n_changes) return;
+  for (const Call& c : settled) run_call(bound_call(c, inputs), true);
+  n_changes = changes();
+}
+
+// Calls that are timed, queued or copies.
+void CapturedGraph::Impl::run_observed(std::span<const UOp> inputs, bool queued) {
   for (const Call& c : calls) {
     if (c.program && !queued) {
-      run_program(*c.program, h + c.first_handle, v + c.first_value, true);
+      run_program(*c.program, handles.data() + c.first_handle, values.data() + c.first_value, true);
     } else {
       run_call(bound_call(c, inputs), true, is_several);
     }
@@ -447,9 +434,28 @@ void CapturedGraph::Impl::run(std::span<const UOp> inputs) {
 std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const VariableValues& variables) {
   const ProfileSpan span("replay", "replay");
   Impl& g = *impl_;
-  WHIT_CHECK(inputs.size() == n_inputs(), "{} inputs of a graph with {}", inputs.size(), n_inputs());
-  g.bind(inputs, variables);
-  g.run(inputs);
+  WHIT_CHECK(inputs.size() == g.same_as.size(), "{} inputs of a graph with {}", inputs.size(), g.same_as.size());
+  if (g.binds) g.bind(inputs, variables);
+  if (!g.settled.empty()) g.settle_anew(inputs);
+  for (const Extent& w : g.written) w.base->count_change();
+  for (size_t i = 0; g.any_input_written && i < inputs.size(); ++i)
+    if (g.input_written[i]) buffer_at(buffer_below(inputs[i]))->count_change();
+  for (const Made& m : g.made) m.turn().buffer->count_change();
+  if (!g.opened) g.opened = &Device::get(g.device);
+  if (const bool queued = is_queued(*g.opened); queued || g.has_copies || is_timed()) {
+    g.run_observed(inputs, queued);
+  } else {
+    for (const Impl::Call& c : g.calls) {
+      void* const* const h = g.handles.data() + c.first_handle;
+      const int64_t* const v = g.values.data() + c.first_value;
+      if (c.cpu.fn) {
+        c.cpu.launch(h, v);
+      } else {
+        c.program->run(h, v);
+      }
+    }
+    GlobalCounters::add_kernels(g.n_kernels, g.n_ops, g.n_bytes, 0);
+  }
   if (Recorder* r = current_recorder()) {
     // Inside of another capture: these calls belong to it.
     for (const Made& m : g.made) r->record_output(m.turn().buffer, false);

@@ -19,7 +19,7 @@ BufferPtr as_buffer(const BoundArg& arg) { return arg.offset < 0 ? arg.buffer : 
 void run_program(const Executable& program, void* const* handles, const int64_t* values, bool replayed) {
   if (!is_timed()) [[likely]] {
     program.run(handles, values);
-    counters().add_kernels(1, program.n_ops, program.n_bytes, 0);
+    GlobalCounters::add_kernels(1, program.n_ops, program.n_bytes, 0);
     return;
   }
   Device& device = Device::get(program.device);
@@ -28,7 +28,7 @@ void run_program(const Executable& program, void* const* handles, const int64_t*
   program.run(handles, values);
   device.synchronize();
   const int64_t t_ns = std::max<int64_t>(1, os::now_ns() - start);
-  GlobalCounters& c = counters();
+  const GlobalCounters& c = counters();
   c.add_kernels(1, program.n_ops, program.n_bytes, t_ns);
   if (is_profiling()) add_to_timeline({"kernel", program.name, program.device, 0, start, start + t_ns});
   if (flag::DEBUG() < 2) return;
@@ -59,7 +59,7 @@ void run_call(const BoundCall& call, bool replayed, bool may_queue) {
   if (Device& device = call.args[0].buffer->device(); is_queued(device)) {
     // What reads a file is done now: its errors are told where it was asked for.
     if ((may_queue || flag::ASYNC() >= 2) && !is_timed() && (call.program || call.args[1].buffer->device().queue())) {
-      if (call.program) counters().add_kernels(1, call.program->n_ops, call.program->n_bytes, 0);
+      if (call.program) GlobalCounters::add_kernels(1, call.program->n_ops, call.program->n_bytes, 0);
       return enqueue(device, uses_of(call), call.program ? call.program->name : "copy", [call] {
         if (!call.program) return as_buffer(call.args[0])->copy_from(*as_buffer(call.args[1]));
         SmallVec<void*, 16> handles;
@@ -76,7 +76,7 @@ void run_call(const BoundCall& call, bool replayed, bool may_queue) {
     to->copy_from(*from);
     to->device().synchronize();
     const int64_t t_ns = std::max<int64_t>(1, os::now_ns() - start);
-    counters().add_kernels(0, 0, 0, t_ns);
+    GlobalCounters::add_kernels(0, 0, 0, t_ns);
     const std::string what = fmt::format("copy {} bytes from {}", to->n_bytes(), from->device_name());
     if (is_profiling()) add_to_timeline({"copy", what, to->device_name(), 0, start, start + t_ns});
     if (flag::DEBUG() >= 2)

@@ -446,11 +446,6 @@ void set_payload(const UOp& buffer, std::shared_ptr<void> p) {
   e.payload.swap(p);
 }
 
-void* payload_address(const UOp& buffer) {
-  const NodeExtra* e = buffer->extra.load(std::memory_order_acquire);
-  return e ? e->payload_address.load(std::memory_order_acquire) : nullptr;
-}
-
 UOp realized(const UOp& u) {
   if (!u->extra.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(extra_mutex());

@@ -218,7 +218,10 @@ std::vector<uint16_t> devices_of(uint16_t device);
 /// Side data. set_payload is for fresh BUFFERs; set_realized replaces what was there.
 std::shared_ptr<void> payload(const UOp& buffer);
 void set_payload(const UOp& buffer, std::shared_ptr<void> p);
-void* payload_address(const UOp& buffer);  ///< takes no lock; null when there is none
+inline void* payload_address(const UOp& buffer) {  ///< takes no lock; null when there is none
+  const NodeExtra* e = buffer->extra.load(std::memory_order_acquire);
+  return e ? e->payload_address.load(std::memory_order_acquire) : nullptr;
+}
 UOp realized(const UOp& u);
 bool is_realized(const Node* n);  ///< a node other than a BUFFER whose value lies somewhere
 void set_realized(const UOp& u, UOp where);

@@ -47,10 +47,13 @@ class Buffer {
   void copyout(void* to_host, int64_t n_bytes);
   /// Copies all of a buffer of the same size, on any device: by transfer, through host memory, or with a detour.
   void copy_from(Buffer& from);
-  /// Grows with every change of the memory, which a view has in common with its base. Kernels are counted by who launches
-  /// them; memory that somebody else can write to always looks changed.
+  /// Has grown since the last call if the memory, which a view has in common with its base, has changed. Kernels are counted by
+  /// who launches them; memory that somebody else can write to always looks changed.
   uint64_t n_changes();
-  void count_change() { (base_ ? *base_ : *this).n_changes_.fetch_add(1, std::memory_order_relaxed); }
+  void count_change() {
+    std::atomic<uint64_t>& n = (base_ ? *base_ : *this).n_changes_;
+    if (n.load(std::memory_order_relaxed) & 1) n.fetch_add(1, std::memory_order_relaxed);
+  }
   /// Work in queues that uses the memory of this buffer or of its base, guarded by the lock of enqueue().
   std::vector<QueuedUse>& queued_uses() { return base_ ? base_->queued_uses_ : queued_uses_; }
   /// Ids of the memory that the content was computed from, for whoever set them; at most a few thousand.
@@ -70,7 +73,7 @@ class Buffer {
   BufferPtr base_;
   std::atomic<void*> handle_{nullptr};
   mutable std::atomic<Device*> device_{nullptr};
-  std::atomic<uint64_t> n_changes_{1};
+  std::atomic<uint64_t> n_changes_{1};  // odd: somebody knows the number, so the next change counts
   std::atomic<bool> is_exposed_{false};
   std::vector<QueuedUse> queued_uses_;
 };

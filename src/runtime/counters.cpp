@@ -5,16 +5,46 @@
 
 namespace whit {
 
+namespace {
+struct Slot {
+  ThreadSum::Parts parts{};
+  std::atomic<bool> is_taken{true};
+  Slot* next = nullptr;
+};
+std::atomic<Slot*> slots{nullptr};  // of all threads; one that has ended leaves its slot, with what it counted, to another
+}  // namespace
+
+ThreadSum::Parts& ThreadSum::take() {
+  struct Owner {
+    Slot* slot = slots.load(std::memory_order_acquire);
+    Owner() {
+      while (slot && slot->is_taken.exchange(true, std::memory_order_acq_rel)) slot = slot->next;
+      if (slot) return;
+      slot = new Slot;
+      slot->next = slots.load(std::memory_order_relaxed);
+      while (!slots.compare_exchange_weak(slot->next, slot, std::memory_order_acq_rel)) {
+      }
+    }
+    ~Owner() { slot->is_taken.store(false, std::memory_order_release); }
+  };
+  static thread_local const Owner owner;
+  own_ = &owner.slot->parts;
+  return *own_;
+}
+
+int64_t ThreadSum::load() const {
+  int64_t sum = -before_.load();
+  for (const Slot* s = slots.load(std::memory_order_acquire); s; s = s->next) sum += s->parts[part_].load(std::memory_order_relaxed);
+  return sum;
+}
+
 GlobalCounters& counters() {
   static auto& all = *new GlobalCounters();  // buffers of static objects still count at exit
   return all;
 }
 
 void GlobalCounters::reset() {
-  kernel_count.store(0);
-  global_ops.store(0);
-  global_mem.store(0);
-  time_sum_ns.store(0);
+  for (ThreadSum* s : {&kernel_count, &global_ops, &global_mem, &time_sum_ns}) s->reset();
 }
 
 void GlobalCounters::add_memory(int64_t n_bytes) {

@@ -5,24 +5,45 @@
 
 namespace whit {
 
-struct GlobalCounters {
-  std::atomic<int64_t> kernel_count{0};  ///< kernels run
-  std::atomic<int64_t> global_ops{0};    ///< arithmetic operations of those kernels
-  std::atomic<int64_t> global_mem{0};    ///< bytes they read and wrote
-  std::atomic<int64_t> time_sum_ns{0};   ///< their time, where it was measured
-  std::atomic<int64_t> mem_used{0};      ///< bytes in live buffers, memory from outside not counted
-  std::atomic<int64_t> mem_peak{0};      ///< the largest mem_used since reset_peak
+/// A sum over all threads, each of which adds to a part of its own: atomic additions would take longer than a small kernel.
+class ThreadSum {
+ public:
+  int64_t load() const;
+  void reset() { before_ += load(); }
 
-  double time_sum_s() const { return static_cast<double>(time_sum_ns.load(std::memory_order_relaxed)) * 1e-9; }
+  enum Part { kKernels, kOps, kBytes, kNs, kCount };
+  using Parts = std::atomic<int64_t>[kCount];
+  explicit ThreadSum(Part part) : part_(part) {}
+  /// This thread's; only it writes to them.
+  static Parts& own() { return own_ ? *own_ : take(); }
+
+ private:
+  static Parts& take();
+  static inline constinit thread_local Parts* own_ = nullptr;
+  const Part part_;
+  std::atomic<int64_t> before_{0};
+};
+
+struct GlobalCounters {
+  ThreadSum kernel_count{ThreadSum::kKernels};  ///< kernels run
+  ThreadSum global_ops{ThreadSum::kOps};        ///< arithmetic operations of those kernels
+  ThreadSum global_mem{ThreadSum::kBytes};      ///< bytes they read and wrote
+  ThreadSum time_sum_ns{ThreadSum::kNs};        ///< their time, where it was measured
+  std::atomic<int64_t> mem_used{0};             ///< bytes in live buffers, memory from outside not counted
+  std::atomic<int64_t> mem_peak{0};             ///< the largest mem_used since reset_peak
+
+  double time_sum_s() const { return static_cast<double>(time_sum_ns.load()) * 1e-9; }
   /// Zeroes all but the memory in use.
   void reset();
   void reset_peak() { mem_peak.store(mem_used.load()); }
 
-  void add_kernels(int64_t n_kernels, int64_t n_ops, int64_t n_bytes, int64_t t_ns) {
-    kernel_count.fetch_add(n_kernels, std::memory_order_relaxed);
-    global_ops.fetch_add(n_ops, std::memory_order_relaxed);
-    global_mem.fetch_add(n_bytes, std::memory_order_relaxed);
-    if (t_ns) time_sum_ns.fetch_add(t_ns, std::memory_order_relaxed);
+  static void add_kernels(int64_t n_kernels, int64_t n_ops, int64_t n_bytes, int64_t t_ns) {
+    ThreadSum::Parts& own = ThreadSum::own();
+    const auto add = [&](ThreadSum::Part p, int64_t n) { own[p].store(own[p].load(std::memory_order_relaxed) + n, std::memory_order_relaxed); };
+    add(ThreadSum::kKernels, n_kernels);
+    add(ThreadSum::kOps, n_ops);
+    add(ThreadSum::kBytes, n_bytes);
+    if (t_ns) add(ThreadSum::kNs, t_ns);
   }
   void add_memory(int64_t n_bytes);
 };

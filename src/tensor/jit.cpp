@@ -270,9 +270,9 @@ struct TinyJit::Captured {
     BufferPtr memory;
     uint32_t n_refs;
     int64_t n_uses;
-    bool sure;  // one storage only, so counts cannot stay the same by chance
   };
   std::vector<Watch> watches;
+  bool is_sure = true;                             // each memory has one storage only, so counts cannot stay the same by chance
   std::unordered_map<const Buffer*, bool> memory;  // used in place; is written
   struct Result {
     UOp chain{};  // over the PARAM of a storage
@@ -287,10 +287,11 @@ struct TinyJit::Captured {
   std::vector<std::weak_ptr<Tensor::Impl>> left_out;  // tensors whose gradients a replay does not compute,
   std::vector<size_t> left_out_inputs;                // and inputs
   Bindings bindings;
-  bool writes_inputs = false;
+  bool writes_inputs = false, is_bare = false;  // bare: without inputs, sizes and results
 
   void start_watch();
-  bool has_changed(const Placed& in) const;
+  bool writes_waited_for(const Placed& in) const;
+  bool has_changed() const;
   void settle(const Placed& in);
   Tensor result(size_t number, const std::shared_ptr<Storage>& storage, std::span<const UOp> places, const Bindings& bound) const;
 };
@@ -307,6 +308,7 @@ Tensor TinyJit::Captured::result(size_t number, const std::shared_ptr<Storage>& 
 
 void TinyJit::Captured::start_watch() {
   watches.clear();
+  is_sure = true;
   if (memory.empty()) {
     for (const auto& f : graph->fixed_memory()) memory[f.memory.get()] = f.is_written;
     for (size_t i = 0; i < graph->n_inputs(); ++i) writes_inputs |= graph->writes_input(i);
@@ -321,9 +323,9 @@ void TinyJit::Captured::start_watch() {
         if (!memory.contains(b.get())) continue;
         const auto it = std::ranges::find_if(watches, [&](const Watch& w) { return w.memory == b; });
         if (it == watches.end()) {
-          watches.push_back({s->state(), part, s, b, 0, 0, true});
+          watches.push_back({s->state(), part, s, b, 0, 0});
         } else {
-          it->sure = false;
+          is_sure = false;
         }
       }
     }
@@ -334,7 +336,8 @@ void TinyJit::Captured::start_watch() {
   }
 }
 
-bool TinyJit::Captured::has_changed(const Placed& in) const {
+// Does a value that waits, maybe, read an input that the graph writes?
+bool TinyJit::Captured::writes_waited_for(const Placed& in) const {
   for (size_t i = 0; writes_inputs && i < in.memory.size(); ++i) {
     if (!graph->writes_input(i)) continue;
     // Known are `in` and the tensor's storage, with views between that are here for `in` alone.
@@ -344,10 +347,18 @@ bool TinyJit::Captured::has_changed(const Placed& in) const {
       if (n->refs.load(std::memory_order_relaxed) > 1) return true;
     if (n->refs.load(std::memory_order_relaxed) > 2) return true;
   }
-  return std::ranges::any_of(watches, [](const Watch& w) {
-    return !w.sure || w.storage->state() != w.node || payload_address(w.part) != w.memory.get() ||
-           w.node->refs.load(std::memory_order_relaxed) != w.n_refs || w.memory.use_count() != w.n_uses;
-  });
+  return false;
+}
+
+bool TinyJit::Captured::has_changed() const {
+  bool changed = !is_sure;  // all are looked at: that takes less time than branches
+  for (const Watch& w : watches) {
+    changed |= w.storage->state() != w.node;
+    changed |= payload_address(w.part) != w.memory.get();
+    changed |= w.node->refs.load(std::memory_order_relaxed) != w.n_refs;
+    changed |= w.memory.use_count() != w.n_uses;
+  }
+  return changed;
 }
 
 void TinyJit::Captured::settle(const Placed& in) {
@@ -437,6 +448,15 @@ int64_t TinyJit::n_kernels() const { return captured_ ? captured_->graph->n_kern
 
 std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& body) {
   if (is_tracing()) return body(given);
+  if (!captured_ || !captured_->is_bare || !given.empty() || !flag::JIT() || flag::JIT_CHECK()) return checked_call(given, body);
+  static const VariableValues no_values{};
+  if (captured_->has_changed()) captured_->settle({});
+  captured_->graph->replay({}, no_values);
+  ++cnt_;
+  return {};
+}
+
+std::vector<Tensor> TinyJit::checked_call(std::span<const Tensor> given, const Body& body) {
   const engine::MemoryBudget budget(memory_budget_);
   // Sizes that are bound for this call are values, not memory.
   Bindings bound;
@@ -474,7 +494,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
       WHIT_USER(in.memory[i].shape() == captured_->parts[i], Jit, "[jit] input {} is in parts of {}; captured with parts of {}", in.input[i],
                 in.memory[i].shape(), captured_->parts[i]);
     check_copies(*captured_->graph, in);
-    if (captured_->has_changed(in)) {
+    if (captured_->writes_waited_for(in) || captured_->has_changed()) {
       captured_->settle(in);
       if (captured_->writes_inputs) in = in_memory(inputs, true);
     }
@@ -589,6 +609,7 @@ std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& bod
               "memory, as clone() makes it",
               replaced.shape());
   }
+  fresh->is_bare = inputs.empty() && bound.empty() && out.empty();
   captured_ = std::move(fresh);
   captured_->start_watch();
   ++cnt_;
