@@ -328,15 +328,20 @@ class Expander {
   // Every second element, from two contiguous vectors that end where the last one is: a shuffle instead of a gather.
   static UOp load_every_second(const UOp& at) {
     const Strided s = strided(at.src(1));
-    if (!s.lanes || s.stride != 2 || (at.n_src() == 3 && !at.src(2).shape().empty())) return {};
+    if (!s.lanes || s.stride != 2) return {};
     const int64_t n = s.lanes.shape()[0];
     if (n < 4 || n % 2 != 0) return {};
-    UOp half[2];
+    UOp half[2], gate = at.n_src() == 3 ? at.src(2) : UOp();
+    const bool is_gated_by_lane = gate && !gate.shape().empty();
     for (const int64_t i : {0, 1}) {
       Affine first = s.rest;
       first.constant += i * (n - 1);
       const UOp flat = build_affine(first, at.src(1).dtype());
-      half[i] = UOp::make(Op::Load, at.dtype(), {index(at.src(0), flat, at.n_src() == 3 ? at.src(2) : UOp())}, n);
+      std::vector<UOp> gates;
+      for (int64_t l = i * (n - 1); is_gated_by_lane && l < i * (n - 1) + n; ++l)
+        gates.push_back(l % 2 == 0 ? UOp::make(Op::Lane, DType::Bool, {at.src(2)}, l / 2) : constant(DType::Bool, false));
+      if (is_gated_by_lane) gate = UOp::make(Op::Vec, DType::Bool, gates);
+      half[i] = UOp::make(Op::Load, at.dtype(), {index(at.src(0), flat, gate)}, n);
     }
     std::vector<UOp> picked;
     for (int64_t l = 0; l < n; ++l) {

@@ -1,7 +1,7 @@
 // How it works. A REDUCE whose terms lie along memory has its innermost range split into lanes. Beside that, the
 // candidates are: an output axis as lanes, or none. A small cost model counts what is executed, an access with lanes
 // costing what its stride makes it cost. The best candidate is applied: tails become nests or reduces of their own with
-// fewer lanes, so no access is gated.
+// fewer lanes, so no access is gated; those of an innermost axis stay within its outer loops.
 //
 // Requirements: (1) what decides the order of a sum is the shape, strides and dtype of its own terms, nothing of the
 // machine or of what else the kernel does; (2) a kernel of many nodes is not copied often.
@@ -51,7 +51,7 @@ double lane_cost(const Node* n, const UOp& r, double lanes) {
   const Stride s = stride_of(affine_of(UOp(at->src()[1])), r);
   const double gate = at->n_src > 2 && depends(at->src()[2], r) ? 2 / lanes : 0;
   if (s.linear && (s.value == 1 || s.value == 0)) return 1 / lanes + gate;
-  if (s.linear && s.value == 2 && n->op == Op::Load && at->n_src == 2) return 3 / lanes;
+  if (s.linear && s.value == 2 && n->op == Op::Load) return 3 / lanes + gate;
   if (n->op == Op::Store) return (s.linear ? 1.1 : 2.5) + gate;
   return (s.linear ? 1.3 : 2) + gate;
 }
@@ -466,6 +466,11 @@ std::vector<Nest> vectorize(Nest nest, const Target& target) {
   nest.opts += fmt::format("lanes {}x{} ", unroll, lanes);
 
   const auto parts = segments_of(n, lanes, unroll, big || n_sums > 2);
+  // Parts of a short row lie in the same lines of the cache: one pass over memory makes them all.
+  shared =
+      shared || (parts.size() > 1 && nest.order.front() != r && std::all_of(std::ranges::find(nest.order, r) + 1, nest.order.end(), [](const UOp& q) {
+                   return axis_type(q.node()) == AxisType::Unroll;
+                 }));
   // The loops of a part of the axis instead of r, outermost first.
   const auto loops_of = [](const Segment& s, AxisType outer) {
     std::vector<UOp> loops{fresh_range(s.count, outer), fresh_range(s.unroll, AxisType::Upcast)};

@@ -39,6 +39,21 @@ TEST(Lower, TransposesAreTiled) {
   EXPECT_EQ(to_text(codegen::optimize(straight, testing::test_target())).find("tile"), std::string::npos);
 }
 
+TEST(Lower, PartsOfAShortRowAreOnePassOverMemory) {
+  // 28 = 16 + 8 + 4 lanes: three stores in one loop over the rows, also where each is a sum without a loop.
+  const UOp i = range(64, 0, AxisType::Weak), j = range(28, 1, AxisType::Weak), r = range(3, 2, AxisType::Reduce);
+  const UOp rr[] = {r};
+  for (const UOp& value : {at(buf(1, 64 * 28), i * 28 + j), reduce(at(buf(1, 64 * 28 + 2), i * 28 + j + r), "max", rr)}) {
+    const UOp k = sink({put(buf(0, 64 * 30), i * 30 + j, value, {i, j})});
+    EXPECT_EQ(check(k, 0, 3), "");
+    const UOp optimised = codegen::optimize(k, testing::test_target());
+    EXPECT_EQ(optimised.n_src(), 3u);
+    int64_t n_loops = 0;
+    for (const Node* n : toposort(optimised)) n_loops += n->op == Op::Range && range_size(n) == 64;
+    EXPECT_EQ(n_loops, 1) << to_text(optimised);
+  }
+}
+
 TEST(Lower, TypesOfAxes) {
   // One nest by hand: GLOBAL x LOOP x UPCAST x LANE.
   const UOp g = range(3, 0, AxisType::Global), l = range(5, 1, AxisType::Loop), u = range(2, 2, AxisType::Upcast), v = range(8, 3, AxisType::Lane);
@@ -99,6 +114,18 @@ TEST(Lower, GatesAndNegativeDivision) {
   EXPECT_EQ(check(sink({put(buf(0, 20), i, at(buf(1, 12), i - 3, inside), {i}, lt(i, 18))})), "");
   const UOp shifted = i - 10;
   EXPECT_EQ(check(sink({put(buf(0, 20), i, at(buf(1, 20), floor_mod(shifted, 7) + floor_div(shifted, 3) + 4), {i})})), "");
+}
+
+TEST(Lower, EverySecondElementWithinAnEdgeIsNoGather) {
+  for (const int64_t first : {-4, -3, 0, 1})
+    for (const int64_t n : {29, 30, 64}) {
+      const UOp i = range(32, 0, AxisType::Weak), j = range(8, 1, AxisType::Weak), from = i * 2 + first;
+      const UOp inside = ge(from, 0) & lt(from, n);
+      const UOp k = sink({put(buf(0, 320), j * 40 + i, at(buf(1, n * 8), j * n + from, inside), {j, i})});
+      EXPECT_EQ(check(k, 0), "");
+      const UOp program = lower_kernel(k, testing::test_target());
+      for (const Node* m : program->src()[1]->src()) EXPECT_FALSE(m->op == Op::Load && !m->src()[0]->src()[1]->shape.empty()) << first << " of " << n;
+    }
 }
 
 TEST(Lower, SeveralNests) {
