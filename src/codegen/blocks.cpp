@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "codegen/contract.h"
+#include "codegen/tile.h"
 #include "codegen/vectorize.h"
 #include "ir/remake.h"
 
@@ -87,25 +88,13 @@ class Blocks {
       if (n == row_.node() || n->op == Op::End) continue;
       made.update(n);
       const Node* below = n->op == Op::Index ? n->src()[0] : n;
-      if (n->op == Op::Stage || is_of_row(n)) {
-        std::vector<UOp> ranges;
-        RangeMap own;
-        UOp flat = idx(0), value = made.of(n);
-        int64_t n_elems = block_.n_rows;
-        if (n->op == Op::Stage) {
-          for (const UOp& r : closed_ranges(n)) {
-            ranges.push_back(with_type(r, AxisType::Weak));
-            own.emplace(r.node(), ranges.back());
-            flat = flat * range_size(r.node()) + ranges.back();
-            n_elems *= range_size(r.node());
-          }
-          value = substitute(value.src(0), own);
-        }
-        const int64_t size[] = {n_elems};
-        const UOp memory = param(-1 - static_cast<int64_t>(memory_.size()), n->dtype, size);
-        ranges.push_back(in_block_);
-        add_part(memory, {end(store(index(memory, place(flat, n_elems)), value), ranges)});
-        made.set(n, n->op == Op::Stage ? memory : load(index(memory, in_block_)));
+      if (n->op == Op::Stage) {
+        const std::vector<UOp> loops = closed_ranges(n);
+        made.set(n, fill(transpose_loads(made.of(n).src(0), loops), loops).src(0));
+      } else if (n->op == Op::Reduce) {
+        UOp sum = made.of(n);
+        if (reads_scratch(sum)) sum = substitute(sum, {{sum.src(0).node(), transpose_loads(sum.src(0), closed_ranges(n))}});
+        made.set(n, is_of_row(n) ? load(fill(sum, {})) : sum);
       } else if (below->op == Op::Stage) {
         const UOp memory = made.of(below);
         made.set(n, index(memory, place(made.of(n->src()[1]), memory.shape()[0])));
@@ -125,6 +114,52 @@ class Blocks {
       same->second.push_back(end(st, ranges));
     }
     for (const auto& [ranges, ends] : stores) add_part(UOp(), ends);
+  }
+
+  // A part that computes `value` for all of `loops` and the rows of a block, or the one that does; gives the current place.
+  UOp fill(const UOp& value, const std::vector<UOp>& loops) {
+    UOp flat = idx(0);
+    RangeMap map;
+    std::vector<UOp> own;
+    int64_t n_elems = block_.n_rows;
+    for (const UOp& r : loops) {
+      flat = flat * range_size(r.node()) + r;
+      n_elems *= range_size(r.node());
+      const auto same = std::ranges::find_if(loops_, [&](const UOp& l) {
+        return !contains(own, l) && range_size(l.node()) == range_size(r.node()) && std::ranges::equal(l.srcs(), r.srcs());
+      });
+      own.push_back(same == loops_.end() ? loops_.emplace_back(with_type(r, AxisType::Weak)) : *same);
+      map.emplace(r.node(), own.back());
+    }
+    const UOp what = substitute(value, map);
+    auto known = std::ranges::find(filled_, what, &std::pair<UOp, UOp>::first);
+    if (known == filled_.end()) {
+      const UOp memory = param(-1 - static_cast<int64_t>(memory_.size()), value.dtype(), std::array{n_elems});
+      own.push_back(in_block_);
+      add_part(memory, {end(store(index(memory, substitute(place(flat, n_elems), map)), what), own)});
+      known = filled_.emplace(known, what, memory);
+    }
+    return index(known->second, place(flat, n_elems));
+  }
+
+  // What lies in memory along another loop than the rows (a mask [row][key]) is transposed first: as lanes its rows would be
+  // gathered, each from a page of its own.
+  UOp transpose_loads(const UOp& value, const std::vector<UOp>& loops) {
+    RangeMap transposed;
+    for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Reduce; })) {
+      if (rows_ == RowsLie::Outside || n->op != Op::Load || n->src()[0]->op != Op::Index) continue;
+      const Affine at = affine_of(UOp(n->src()[0]->src()[1]));
+      const auto along = [&](const UOp& r) { return stride_of(at, r).value == 1; };
+      if (std::abs(stride_of(at, in_block_).value) < 2 || std::ranges::none_of(loops, along)) continue;
+      std::vector<UOp> own(loops);
+      std::erase_if(own, [&](const UOp& r) { return !UOp(n).depends_on(r); });
+      transposed.emplace(n, load(fill(UOp(n), own)));
+    }
+    return substitute(value, transposed);
+  }
+
+  static bool reads_scratch(const UOp& u) {
+    return std::ranges::any_of(toposort(u), [](const Node* n) { return n->op == Op::Param && n->arg.int_at(0) < 0; });
   }
 
   // Where the element `flat` of the current row lies in a memory of `n_elems`.
@@ -149,7 +184,10 @@ class Blocks {
     merge_ranges(part);
     std::erase_if(part.order, is_outer);
     std::vector<Nest> done;
-    if (!contract(part, target_, done)) done = vectorize(std::move(part), target_);
+    if (!contract(part, target_, done)) {
+      tile_transposed(part);
+      done = vectorize(std::move(part), target_);
+    }
     std::vector<UOp> filled;
     RangeMap stands_for = memory_;
     if (memory) {
@@ -179,7 +217,9 @@ class Blocks {
   std::vector<UOp> common_, outer_;
   UOp row_, in_block_;
   RowBlock block_;
-  RangeMap memory_;  // PARAMs that stand for scratch memory
+  std::vector<UOp> loops_;                   // of what is filled, beside the rows
+  std::vector<std::pair<UOp, UOp>> filled_;  // what, and the PARAM that holds it
+  RangeMap memory_;                          // PARAMs that stand for scratch memory
   Nest all_;
 };
 

@@ -26,11 +26,18 @@
 namespace whit::codegen {
 namespace {
 
+template <class F> UOp vec_of(int64_t n_lanes, F&& lane) {
+  std::vector<UOp> lanes;
+  for (int64_t l = 0; l < n_lanes; ++l) lanes.push_back(lane(l));
+  return UOp::make(Op::Vec, lanes[0].dtype(), lanes);
+}
+
 UOp spread(const UOp& scalar, int64_t n_lanes) {
   if (n_lanes == 1 || !scalar.shape().empty()) return scalar;
-  const std::vector<UOp> copies(static_cast<size_t>(n_lanes), scalar);
-  return UOp::make(Op::Vec, scalar.dtype(), copies);
+  return vec_of(n_lanes, [&](int64_t) { return scalar; });
 }
+
+UOp lane_of(const UOp& vector, int64_t l) { return UOp::make(Op::Lane, vector.dtype(), {vector}, l); }
 
 // A range that stays a loop: neither copies nor lanes.
 bool is_loop(const Node* r) {
@@ -185,13 +192,12 @@ class Expander {
     for (int64_t l = 0; l < n; ++l) {
       UOp gate;
       if (at.n_src() == 3) {
-        gate = lane_of(at.src(2), l);
+        gate = gate_of(at.src(2), l);
         if (is_const_int(gate, 0)) continue;
       }
       Affine flat = s.rest;
       flat.constant += l * s.stride;
-      const UOp lane = UOp::make(Op::Lane, value.dtype(), {value}, l);
-      stores.push_back(whit::store(index(at.src(0), build_affine(flat, at.src(1).dtype()), gate), lane));
+      stores.push_back(whit::store(index(at.src(0), build_affine(flat, at.src(1).dtype()), gate), lane_of(value, l)));
     }
     for (const UOp& st : stores) {
       tree_.pin(st, block);
@@ -201,7 +207,7 @@ class Expander {
   }
 
   // What a small vector of bools is in one lane.
-  static UOp lane_of(const UOp& gate, int64_t l) {
+  static UOp gate_of(const UOp& gate, int64_t l) {
     if (gate.shape().empty()) return gate;
     Remade made;
     for (const Node* n : toposort(gate)) {
@@ -315,7 +321,8 @@ class Expander {
         UOp at = src[0];
         if (at.op() != Op::Index) break;
         if (at.n_src() == 3 && is_const_int(at.src(2), 0)) return constant(n->dtype, 0);
-        if (const UOp every_second = load_every_second(at)) return every_second;
+        if (const UOp shuffled = load_every_second(at)) return shuffled;
+        if (const UOp transposed = load_transposed(n->src()[0], at, scope)) return transposed;
         int64_t lanes = 1;
         at = contiguous(at, lanes);
         return UOp::make(Op::Load, n->dtype, {at}, lanes > 1 ? Arg(lanes) : Arg());
@@ -343,12 +350,38 @@ class Expander {
       if (is_gated_by_lane) gate = UOp::make(Op::Vec, DType::Bool, gates);
       half[i] = UOp::make(Op::Load, at.dtype(), {index(at.src(0), flat, gate)}, n);
     }
-    std::vector<UOp> picked;
-    for (int64_t l = 0; l < n; ++l) {
-      const bool low = l < n / 2;
-      picked.push_back(UOp::make(Op::Lane, at.dtype(), {half[low ? 0 : 1]}, 2 * l - (low ? 0 : n - 1)));
+    return vec_of(n, [&](int64_t l) { return l < n / 2 ? lane_of(half[0], 2 * l) : lane_of(half[1], 2 * l - (n - 1)); });
+  }
+
+  // Where copies lie side by side in memory and lanes far apart, a square of both is read along memory and transposed in
+  // registers, by swaps of ever larger squares. All copies find the same nodes.
+  static UOp load_transposed(const Node* index_, const UOp& at, const Scope& scope) {
+    const Strided s = strided(at.src(1));
+    if (!s.lanes || std::abs(s.stride) < 2 || at.n_src() == 3) return {};
+    const int64_t n = s.lanes.shape()[0];
+    for (const Node* r : index_->range_set->nodes) {
+      const UOp* value = axis_type(r) == AxisType::Upcast && range_size(r) % n == 0 ? scope.values.find(r) : nullptr;
+      if (!value || stride_of(affine_of(UOp(index_->src()[1])), UOp(r)).value != 1) continue;
+      const int64_t copy = const_int(*value) % n;
+      const DType dt = at.dtype() == DType::Bool ? DType::UInt8 : at.dtype();  // bits are not shuffled
+      std::vector<UOp> rows;
+      for (int64_t l = 0; l < n; ++l) {
+        Affine first = s.rest;
+        first.constant += l * s.stride - copy;
+        rows.push_back(cast(UOp::make(Op::Load, at.dtype(), {index(at.src(0), build_affine(first, at.src(1).dtype()))}, n), dt));
+      }
+      for (int64_t half = 1; half < n; half *= 2) {
+        std::vector<UOp> swapped;
+        for (int64_t i = 0; i < n; ++i)
+          swapped.push_back(vec_of(n, [&](int64_t l) {
+            const int64_t other = (i ^ l) & half;
+            return lane_of(rows[static_cast<size_t>(i ^ other)], l ^ other);
+          }));
+        rows = std::move(swapped);
+      }
+      return cast(rows[static_cast<size_t>(copy)], at.dtype());
     }
-    return UOp::make(Op::Vec, at.dtype(), picked);
+    return {};
   }
 
   // Consecutive lanes are addressed by their first; `lanes` is then their number. Other vectors of addresses stay.

@@ -148,6 +148,33 @@ TEST_F(AttentionOf, FewScoresAreStored) {
   EXPECT_EQ(stored({fused(x, x, x)}).largest, 2 * 12 * 128 * 128);
 }
 
+// A mask in memory is read once a score, along memory, and the scores with it are what is staged.
+TEST_F(AttentionOf, MasksAreReadAlongMemory) {
+  const int64_t h = 12, n = 1024, d = 64;
+  const auto random = [](const IntList& shape) { return (Tensor::rand(shape) - 0.5).realize(); };
+  const Tensor q = random({1, h, n, d}), k = random({1, h, n, d}), v = random({1, h, n, d});
+  for (const DType dt : {DType::Float32, DType::Float16, DType::Bool})
+    for (const IntList& shape : {IntList{n, n}, {1, h, n, n}, {1, 1, 1, n}, {n, 1}}) {
+      const Tensor mask = random(shape).cast(dt).realize();
+      const Tensor out = q.scaled_dot_product_attention(k, v, {.attn_mask = &mask});
+      std::vector<UOp> roots{out.uop()};
+      for (const Tensor& g : out.square().sum().gradient({q, k, v})) roots.push_back(g.uop());
+      const BoundSchedule s = engine::schedule(roots);
+      for (const ScheduledCall& call : s.schedule->calls) {
+        if (!call.kernel) continue;
+        const UOp program = lower_kernel(call.kernel, target_of(2));
+        for (const Node* m : program->src()[1]->src()) {
+          if (m->op != Op::Load || m->src()[0]->op != Op::Index) continue;
+          EXPECT_TRUE(m->src()[0]->src()[1]->shape.empty())
+              << fmt::format("{} mask of rank {}: a gather in {}", dt, shape.size(), ProgramInfo::of(program).name);
+        }
+      }
+      const Stored forward = stored({out});
+      EXPECT_EQ(forward.kernels, 1);
+      EXPECT_EQ(forward.largest, std::max(h * n * d, mask.numel()));
+    }
+}
+
 // Values and gradients of many forms, against the evaluator of tensor graphs.
 TEST_F(AttentionOf, ScoresInBlocksHaveTheSameValues) {
   const FlagScope all("STORED_SCORES", FlagValue(int64_t{0}));
@@ -161,6 +188,15 @@ TEST_F(AttentionOf, ScoresInBlocksHaveTheSameValues) {
     for (const Tensor& g : out.square().sum().gradient({a, b, c})) roots.push_back(g.uop());
     check(roots, 1e-4);
   }
+  uint64_t seed = 4;
+  for (const D shape : {D{n, n}, D{2, n, n}, D{1, 1, n}, D{n, 1}})
+    for (const bool is_bool : {false, true}) {
+      const Tensor x(input(shape, WHIT_LLVM ? "CPU" : "REF", DType::Float32, seed++)), mask = is_bool ? x > -1.5 : x;
+      const Tensor out = (a * 0.125).scaled_dot_product_attention(b, c, {.attn_mask = &mask});
+      std::vector<UOp> roots{out.uop()};
+      for (const Tensor& g : out.square().sum().gradient(is_bool ? std::vector{a, b, c} : std::vector{a, b, c, x})) roots.push_back(g.uop());
+      check(roots, 3e-4);  // some gradients of masks are sums of almost nothing
+    }
 }
 
 }  // namespace
