@@ -155,6 +155,7 @@ def plans():
   def training(make):
     model, loss = make()
     optimizer = nn.optim.AdamW(realized(model if isinstance(model, list) else nn.state.get_parameters(model)), lr=1e-3)
+    realized(nn.state.get_parameters(optimizer))
     return stats_of_step(optimizer, loss)
 
   def network():
@@ -169,7 +170,9 @@ def plans():
     model, loss = peer_whit.gpt_loss()
     return model.parameters(), loss
 
-  def forward(layers, *shape): return create_schedule(Tensor.rand(*shape).realize().sequential(layers)).stats
+  def forward(layers, *shape):
+    realized(nn.state.get_parameters(layers))
+    return create_schedule(Tensor.rand(*shape).realize().sequential(layers)).stats
   for name, stats in {"ResNet-18, batch 1": lambda: forward(peer_whit.resnet18(), 1, 3, 224, 224), "ResNet-50, batch 64": lambda: forward(resnet50(), 64, 3, 224, 224),
                       "small CNN, batch 8": lambda: forward(peer_whit.Model().layers, 8, 1, 28, 28), "training step of the small CNN": lambda: training(network),
                       "training step of the GPT": lambda: training(gpt), "training step of GPT-2 small": lambda: training(gpt2)}.items():

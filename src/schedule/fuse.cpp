@@ -272,7 +272,8 @@ class Fuser {
         if (--n_left[p] == 0) work.push_back(p);
       }
     }
-    std::unordered_map<int64_t, int32_t> open;  // level and device -> the kernel that is being filled
+    // Level, device and whether it waits for nothing -> the kernel that is being filled. What waits for nothing may be needed early.
+    std::unordered_map<int64_t, int32_t> open;
     for (size_t i = kernels_.size(); i-- > 0;) {
       const int32_t k = static_cast<int32_t>(i);
       if (into_[i] != k || kernel(k).is_copy || level[i] < 0) continue;
@@ -280,7 +281,7 @@ class Fuser {
       for (const NestStore& s : nest(k).stores) makes_temp |= g_.buffers[memory_of(s.buffer)].kind == VirtualBuffer::Kind::Temp;
       const int64_t most = makes_temp ? kSmallTemp : nest(k).has_reduce ? kSmallReduce : kSmallUpdate;
       if (nest(k).has_loop || nest(k).n_iterations > most) continue;
-      const int64_t key = static_cast<int64_t>(level[i]) << 16 | kernel(k).device;
+      const int64_t key = (static_cast<int64_t>(level[i]) << 1 | before[i].empty()) << 16 | kernel(k).device;
       const auto [it, fresh] = open.try_emplace(key, k);
       if (fresh) continue;
       Kernel& to = kernel(it->second);

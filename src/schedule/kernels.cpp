@@ -187,33 +187,34 @@ class LiveBytes {
 
 constexpr size_t kMostToReorder = 3000;
 
-// Always the kernel next that leaves the least alive, if that lowers the peak.
+// Another order if that lowers the peak: always the kernel next that leaves the least alive, or the order given but for
+// kernels that leave no more alive than there was, which run as soon as they can.
 void lower_peak(const NestGraph& graph, const std::vector<Kernel>& kernels, const Dependencies& d, std::vector<int32_t>& order) {
   if (order.size() > kMostToReorder) return;
-  LiveBytes given(graph, kernels), other(graph, kernels);
+  LiveBytes given(graph, kernels);
   for (const int32_t k : order) given.run(k);
-  Numbered<int32_t> n_before = d.n_before();
-  std::vector<int32_t> ready, better;
-  for (size_t k = 0; k < kernels.size(); ++k)
-    if (n_before[k] == 0) ready.push_back(static_cast<int32_t>(k));
-  while (!ready.empty()) {
-    size_t best = 0;
-    int64_t least = INT64_MAX;
-    for (size_t i = 0; i < ready.size(); ++i) {
-      const int64_t n = other.change(ready[i]);
-      if (n < least || (n == least && ready[i] < ready[best])) {
-        least = n;
-        best = i;
-      }
+  int64_t peak = given.peak();
+  const Numbered<int32_t> all_before = d.n_before();
+  for (const int64_t most : {INT64_MAX, int64_t{1}}) {
+    LiveBytes other(graph, kernels);
+    Numbered<int32_t> n_before = all_before;
+    std::vector<int32_t> ready, better;
+    for (size_t k = 0; k < kernels.size(); ++k)
+      if (n_before[k] == 0) ready.push_back(static_cast<int32_t>(k));
+    while (!ready.empty()) {
+      const auto key = [&](int32_t k) { return std::pair(std::min(other.change(k), most), k); };
+      const auto next = std::ranges::min_element(ready, {}, key);
+      const int32_t k = *next;
+      ready.erase(next);
+      other.run(k);
+      better.push_back(k);
+      for (const int32_t a : d.after[k])
+        if (--n_before[a] == 0) ready.push_back(a);
     }
-    const int32_t k = ready[best];
-    ready.erase(ready.begin() + static_cast<ptrdiff_t>(best));
-    other.run(k);
-    better.push_back(k);
-    for (const int32_t a : d.after[k])
-      if (--n_before[a] == 0) ready.push_back(a);
+    if (other.peak() >= peak) continue;
+    peak = other.peak();
+    order = std::move(better);
   }
-  if (other.peak() < given.peak()) order = std::move(better);
 }
 
 }  // namespace

@@ -3,17 +3,26 @@
 // longest first ..), of which the best is taken. That keeps the arena close to the largest sum of live bytes (reported as
 // live_bytes), which no plan can be below. It is quadratic, so thousands of buffers are placed in the order of calls
 // alone, which looks only at what is alive.
+//
+// Before that, where most is alive, a result takes the memory of an operand that its kernel is the last to read, at the
+// very places that it writes. Only there: elsewhere it would make kernels that are equal different ones, and what two
+// calls write does not last from replay to replay.
 #include "schedule/memory_plan.h"
 
 #include <algorithm>
+#include <numeric>
+#include <unordered_map>
 
 #include "base/flags.h"
+#include "ir/build.h"
+#include "ir/uop.h"
 
 namespace whit::sched {
-namespace {
 
 constexpr int64_t kAlign = 256;
-int64_t round_up(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+int64_t planned_bytes(const ScheduleBuffer& b) { return (b.n_elems * n_bytes(b.dtype) + kAlign - 1) / kAlign * kAlign; }
+
+namespace {
 
 struct Lifetime {
   int32_t buffer;
@@ -58,37 +67,108 @@ int64_t place(const std::vector<Lifetime*>& temps, bool in_order_of_calls = fals
   return arena;
 }
 
-}  // namespace
-
-int64_t planned_bytes(const ScheduleBuffer& b) { return round_up(b.n_elems * n_bytes(b.dtype)); }
-
-void plan_memory(Schedule& s) {
+// The calls between which each buffer lives; first is -1 for one that no call touches.
+std::vector<Lifetime> lifetimes(const Schedule& s) {
   std::vector<Lifetime> lives(s.buffers.size());
+  for (size_t b = 0; b < lives.size(); ++b) lives[b].buffer = static_cast<int32_t>(b), lives[b].n_bytes = planned_bytes(s.buffers[b]);
   for (size_t c = 0; c < s.calls.size(); ++c)
     for (const int32_t b : s.calls[c].args) {
       Lifetime& l = lives[static_cast<size_t>(b)];
       if (l.first < 0) l.first = static_cast<int64_t>(c);
       l.last = static_cast<int64_t>(c);
     }
+  return lives;
+}
+
+// The bytes of temporaries that are alive at each call.
+std::vector<int64_t> live_bytes(const Schedule& s, const std::vector<Lifetime>& lives) {
+  std::vector<int64_t> live(s.calls.size() + 1, 0);
+  for (const Lifetime& l : lives) {
+    if (l.first < 0 || s.buffers[static_cast<size_t>(l.buffer)].kind != ScheduleBuffer::Kind::Temp) continue;
+    live[static_cast<size_t>(l.first)] += l.n_bytes;
+    live[static_cast<size_t>(l.last) + 1] -= l.n_bytes;
+  }
+  for (size_t c = 1; c < live.size(); ++c) live[c] += live[c - 1];
+  return live;
+}
+
+// Is each element of PARAM `to` computed from no other element of PARAM `from` than that at its own place?
+bool is_elementwise(const UOp& sink, int64_t to, int64_t from) {
+  const auto slot = [](const Node* index) { return index->src()[0]->op == Op::Param ? index->src()[0]->arg.int_at(0) : -1; };
+  const Node* written = nullptr;
+  for (const UOp& e : sink.srcs()) {
+    const Node* index = e.src(0).src(0).node();
+    if (slot(index) != to) continue;
+    int64_t n_places = 1;
+    for (size_t i = 1; i < e.n_src(); ++i) n_places *= e.src(i).op() == Op::Range ? range_size(e.src(i).node()) : 0;
+    if (written || index->n_src > 2 || n_places != index->src()[0]->arg.int_at(1)) return false;
+    written = index;
+  }
+  for (const UOp& e : sink.srcs()) {
+    const bool is_reader = e.src(0).src(0).node() == written;
+    for (const Node* n : toposort(e.src(0)))
+      if (n->op == Op::Index && slot(n) == from && (!is_reader || n->src()[1] != written->src()[1])) return false;
+  }
+  return written;
+}
+
+void write_in_place(Schedule& s, int64_t least_bytes) {
+  std::vector<Lifetime> lives = lifetimes(s);
+  std::vector<int64_t> live = live_bytes(s, lives);
+  std::vector<int32_t> order(s.calls.size()), memory(s.buffers.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::iota(memory.begin(), memory.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return live[static_cast<size_t>(a)] > live[static_cast<size_t>(b)]; });
+  const auto life = [&](int32_t b) -> Lifetime& {
+    while (memory[static_cast<size_t>(b)] != b) b = memory[static_cast<size_t>(b)];
+    return lives[static_cast<size_t>(b)];
+  };
+  int64_t peak = least_bytes;
+  for (const int32_t c : order) {
+    ScheduledCall& call = s.calls[static_cast<size_t>(c)];
+    int64_t& here = live[static_cast<size_t>(c)];
+    if (here <= peak) break;
+    for (size_t to = 0; call.kernel && to < call.n_written; ++to)
+      for (size_t from = call.n_written; from < call.args.size(); ++from) {
+        Lifetime &result = life(call.args[to]), &operand = life(call.args[from]);
+        const ScheduleBuffer &x = s.buffers[static_cast<size_t>(result.buffer)], &y = s.buffers[static_cast<size_t>(operand.buffer)];
+        if (x.kind != ScheduleBuffer::Kind::Temp || y.kind != x.kind || x.device != y.device || x.dtype != y.dtype || x.n_elems != y.n_elems)
+          continue;
+        if (result.first != c || operand.last != c || !is_elementwise(call.kernel, static_cast<int64_t>(to), static_cast<int64_t>(from))) continue;
+        std::unordered_map<const Node*, UOp> map;
+        for (const Node* n : toposort(call.kernel)) {
+          if (n->op != Op::Param || n->arg.int_at(0) < static_cast<int64_t>(from)) continue;
+          const int64_t n_elems[] = {n->arg.int_at(1)}, slot = n->arg.int_at(0);
+          map.emplace(n, param(slot == static_cast<int64_t>(from) ? static_cast<int64_t>(to) : slot - 1, n->dtype, n_elems));
+        }
+        call.kernel = substitute(call.kernel, map);
+        call.updates = true;
+        call.args.erase(call.args.begin() + static_cast<ptrdiff_t>(from));
+        here -= result.n_bytes;
+        operand.last = result.last;
+        memory[static_cast<size_t>(result.buffer)] = operand.buffer;
+        break;
+      }
+    peak = std::max(peak, here);
+  }
+  for (ScheduledCall& call : s.calls)
+    for (int32_t& b : call.args) b = life(b).buffer;
+}
+
+}  // namespace
+
+void plan_memory(Schedule& s, int64_t least_bytes) {
+  if (!flag::NO_MEMORY_PLANNER()) write_in_place(s, least_bytes);
+  const std::vector<Lifetime> lives = lifetimes(s);
   std::vector<Lifetime> temps;
-  for (size_t b = 0; b < lives.size(); ++b) {
-    const ScheduleBuffer& buffer = s.buffers[b];
-    const int64_t n_bytes = buffer.n_elems * whit::n_bytes(buffer.dtype);
-    if (buffer.kind == ScheduleBuffer::Kind::Output) s.stats.output_bytes += n_bytes;
-    if (buffer.kind != ScheduleBuffer::Kind::Temp || lives[b].first < 0) continue;
-    lives[b].buffer = static_cast<int32_t>(b);
-    lives[b].n_bytes = planned_bytes(buffer);
-    s.stats.temp_bytes += lives[b].n_bytes;
-    temps.push_back(lives[b]);
+  for (const Lifetime& l : lives) {
+    const ScheduleBuffer& buffer = s.buffers[static_cast<size_t>(l.buffer)];
+    if (buffer.kind == ScheduleBuffer::Kind::Output) s.stats.output_bytes += buffer.n_elems * n_bytes(buffer.dtype);
+    if (buffer.kind != ScheduleBuffer::Kind::Temp || l.first < 0) continue;
+    s.stats.temp_bytes += l.n_bytes;
+    temps.push_back(l);
   }
-  // The bound: live bytes before and after each call.
-  std::vector<int64_t> change(s.calls.size() + 2, 0);
-  for (const Lifetime& l : temps) {
-    change[static_cast<size_t>(l.first)] += l.n_bytes;
-    change[static_cast<size_t>(l.last) + 1] -= l.n_bytes;
-  }
-  int64_t live = 0;
-  for (const int64_t c : change) s.stats.live_bytes = std::max(s.stats.live_bytes, live += c);
+  s.stats.live_bytes = std::ranges::max(live_bytes(s, lives));
   if (flag::NO_MEMORY_PLANNER()) {
     s.stats.arena_bytes = s.stats.temp_bytes;
     return;

@@ -25,6 +25,7 @@ using namespace sched;
 constexpr int kMaxAttempts = 64;
 constexpr int kDefaultMaxBuffers = 31;
 constexpr size_t kMaxCached = 2048;
+constexpr double kBytesANs = 400;  // results are written in place where more is alive than so many bytes a ns of a launch
 
 std::atomic<double> launch_cost{RangeifyLimits().launch_ns};
 
@@ -129,13 +130,14 @@ void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, 
 void plan_within(Schedule& s, std::span<const char> hinted, int64_t budget) {
   constexpr int kMaxTries = 8;
   const bool has_hints = std::find(hinted.begin(), hinted.end(), 1) != hinted.end();
-  if (budget <= 0 && !has_hints) return plan_memory(s);
+  const auto least_bytes = static_cast<int64_t>(launch_cost.load() * kBytesANs);
+  if (budget <= 0 && !has_hints) return plan_memory(s, least_bytes);
   const Schedule given = s;
   int64_t target = budget, least = INT64_MAX;
   for (int i = 0; i < kMaxTries; ++i) {
     s = given;
     const int64_t peak = recompute(s, hinted, target);
-    plan_memory(s);
+    plan_memory(s, least_bytes);
     least = std::min(least, s.stats.arena_bytes);
     if (budget <= 0 || s.stats.arena_bytes <= budget) return;
     if (peak > target) break;

@@ -71,6 +71,45 @@ TEST(ScheduleScale, the_order_keeps_the_peak_low) {
   check(total);
 }
 
+TEST(ScheduleScale, small_updates_do_not_wait_for_other_small_kernels) {
+  // Each large value is used up by a kernel that reads a state; its update could share a launch with the end of a long chain.
+  const auto reversed = [](const UOp& x) { return contiguous(fl(x, {0})); };
+  const UOp state = input({1});
+  const UOp next = after(state, state, state * cst(0.9, state));
+  std::vector<UOp> roots{next};
+  UOp x = input({512, 128});
+  for (uint32_t i = 0; i < 4; ++i) {
+    x = reversed(x);
+    roots.push_back(contiguous(sum(x * cst(2, x), {0}) + ex(rs(next, {1, 1}), {1, 128})));
+  }
+  const UOp rows = contiguous(sum(reversed(x), {0}));
+  roots.push_back(contiguous(contiguous(sum(rows, {1})) * cst(2, x)));
+  const auto s = engine::schedule(roots).schedule;
+  EXPECT_LE(s->stats.live_bytes, 2 * 512 * 128 * 4 + 1024);
+}
+
+TEST(ScheduleScale, results_are_written_over_operands_where_most_is_alive) {
+  constexpr int64_t kBytes = 64 * 512 * 4;
+  const auto last = [](bool elsewhere) {
+    const UOp x = contiguous(fl(input({64, 512}), {0}));
+    const UOp y = contiguous((elsewhere ? fl(x, {1}) : x) * cst(2, x) + x);
+    return contiguous(fl(y, {1}));
+  };
+  const auto stats = [&](bool elsewhere) { return engine::schedule(std::vector<UOp>{last(elsewhere)}).schedule->stats; };
+  EXPECT_EQ(stats(false).arena_bytes, 2 * kBytes);  // what is small stays as it is
+  set_launch_cost(0);
+  const auto s = engine::schedule(std::vector<UOp>{last(false)}).schedule;
+  EXPECT_EQ(s->stats.arena_bytes, kBytes);
+  EXPECT_EQ(s->stats.live_bytes, kBytes);
+  ASSERT_EQ(s->calls.size(), 3U);
+  EXPECT_EQ(s->calls[1].args.size(), 1U);
+  EXPECT_TRUE(s->calls[1].updates);
+  EXPECT_EQ(stats(true).arena_bytes, 2 * kBytes);  // reads other places than it writes
+  check(last(false));
+  check(last(true));
+  set_launch_cost(2500);
+}
+
 TEST(ScheduleScale, kernels_of_repeated_blocks_are_equal) {
   UOp x = input({8, 32});
   const UOp w = input({32, 32});
