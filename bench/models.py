@@ -152,6 +152,7 @@ def stats_of_step(optimizer, loss):
 
 
 def plans():
+  """Weights and optimiser state are in memory before. An inference is captured too: there what weights alone decide lasts from call to call."""
   def training(make):
     model, loss = make()
     optimizer = nn.optim.AdamW(realized(model if isinstance(model, list) else nn.state.get_parameters(model)), lr=1e-3)
@@ -172,13 +173,20 @@ def plans():
 
   def forward(layers, *shape):
     realized(nn.state.get_parameters(layers))
-    return create_schedule(Tensor.rand(*shape).realize().sequential(layers)).stats
+    x, jitted = Tensor.rand(*shape).realize(), TinyJit(lambda t: t.sequential(layers).realize())
+    stats = create_schedule(x.sequential(layers)).stats
+    if hasattr(TinyJit, "lasting_bytes"):
+      for _ in range(2): jitted(x)
+      stats |= {"captured": jitted.arena_bytes, "lasting": jitted.lasting_bytes}
+    return stats
   for name, stats in {"ResNet-18, batch 1": lambda: forward(peer_whit.resnet18(), 1, 3, 224, 224), "ResNet-50, batch 64": lambda: forward(resnet50(), 64, 3, 224, 224),
                       "small CNN, batch 8": lambda: forward(peer_whit.Model().layers, 8, 1, 28, 28), "training step of the small CNN": lambda: training(network),
                       "training step of the GPT": lambda: training(gpt), "training step of GPT-2 small": lambda: training(gpt2)}.items():
     s = stats()
     report(name, "MB", s["arena_bytes"] / 1e6)
     report(f"{name}, live", "MB", s["live_bytes"] / 1e6)
+    for kind in ("captured", "lasting"):
+      if kind in s: report(f"{name}, {kind}", "MB", s[kind] / 1e6)
 
 
 def budget(pairs=8):

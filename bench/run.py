@@ -405,10 +405,12 @@ def row_memory(b):
   lines, there = b.program("models.py", "plans"), b.program("peer_tinygrad.py", "--plans")
   b.numbers["plans"], b.numbers["plans of tinygrad"] = lines, there
   if "error" in lines: b.failed("what the planner takes", lines["error"], "<= 1.1 x")
-  for what in [w for w in lines if w != "error" and not w.endswith(", live")]:
+  for what in [w for w in lines if w != "error" and not w.endswith((", live", ", captured", ", lasting"))]:
     arena, live = lines[what]["min"], lines[f"{what}, live"]["min"]
     b.add_number(f"planner's peak to the largest sum of live bytes, {what}", arena / live if live else 1, "x", 1.1, beside=f"{arena:.1f} MB, live {live:.1f} MB")
-    if what in there: b.add_number(f"planner's peak to tinygrad's, {what}", arena / there[what]["min"], "x", 0.9, beside=f"{there[what]['min']:.1f} MB")
+    captured, lasting = (lines[f"{what}, {k}"]["min"] if f"{what}, {k}" in lines else 0 for k in ("captured", "lasting"))
+    beside = f"{captured or arena:.1f} MB" + (f" and {lasting:.1f} MB of transformed weights that last from call to call" if lasting else "")
+    if what in there: b.add_number(f"planner's peak to tinygrad's, {what}", (captured or arena) / there[what]["min"], "x", 0.9, beside=f"{beside}; tinygrad {there[what]['min']:.1f} MB")
     else: b.add(f"planner's peak to tinygrad's, {what}", "failed: " + there.get("error", "no such line")[-200:] if PEERS.exists() else "not there", reach="<= 0.9 x")
 
 

@@ -65,6 +65,8 @@ class PyJit {
   int64_t cnt() const { return jit_.cnt(); }
   bool captured() const { return jit_.is_captured(); }
   int64_t n_kernels() const { return jit_.n_kernels(); }
+  int64_t arena_bytes() const { return jit_.arena_bytes(); }
+  int64_t lasting_bytes() const { return jit_.lasting_bytes(); }
   void reset() {
     jit_.reset();
     structure_ = nb::none();
@@ -231,6 +233,9 @@ void bind_jit(nb::module_& m) {
       .def_prop_ro("fxn", &PyJit::fxn)
       .def_prop_ro("cnt", &PyJit::cnt)
       .def_prop_ro("n_kernels", &PyJit::n_kernels)
+      .def_prop_ro("arena_bytes", &PyJit::arena_bytes, "Bytes of the temporaries of the captured kernels.")
+      .def_prop_ro("lasting_bytes", &PyJit::lasting_bytes,
+                   "Bytes of what is computed only when what it is computed from has changed: packed or transformed weights.")
       .def_prop_ro("captured", [](nb::object self) -> nb::object { return nb::cast<PyJit&>(self).captured() ? self : nb::object(nb::none()); });
   m.def("is_capturing", &engine::is_capturing);
 }

@@ -41,6 +41,10 @@ class TinyJit {
   void reset();
   /// Kernels of the captured graph, 0 before.
   int64_t n_kernels() const;
+  /// Bytes of its temporaries, and of what it computes only when what that is computed from has changed (packed or transformed
+  /// weights); 0 before.
+  int64_t arena_bytes() const;
+  int64_t lasting_bytes() const;
 
  private:
   std::vector<Tensor> checked_call(std::span<const Tensor> inputs, const Body& body);

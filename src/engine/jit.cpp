@@ -14,6 +14,7 @@
 #include "ir/build.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
+#include "schedule/memory_plan.h"
 #include "schedule/multi.h"
 
 namespace whit::engine {
@@ -110,6 +111,22 @@ std::vector<char> settle(std::vector<BoundCall>& calls, std::span<const Buffer* 
   return settled;
 }
 
+// Plans temporaries again, without those that last.
+void plan_again(std::vector<BoundCall>& calls) {
+  std::map<Buffer*, std::map<int32_t, sched::Lifetime>> arenas;
+  for (size_t c = 0; c < calls.size(); ++c)
+    for (const BoundArg& a : calls[c].args)
+      if (a.offset >= 0) arenas[a.buffer.get()][a.number].touch(static_cast<int64_t>(c), a.n_bytes);
+  for (auto& [arena, lives] : arenas) {
+    std::vector<sched::Lifetime*> own;
+    for (auto& [number, l] : lives) own.push_back(&l);
+    sched::pack(std::move(own));
+  }
+  for (BoundCall& c : calls)
+    for (BoundArg& a : c.args)
+      if (a.offset >= 0) a.offset = arenas[a.buffer.get()][a.number].offset;
+}
+
 }  // namespace
 
 void Recorder::record(const BoundCall& call) {
@@ -177,7 +194,7 @@ struct CapturedGraph::Impl {
     std::vector<uint32_t> places{};
   };
   std::vector<VariablePlace> variables{};
-  int64_t n_ops = 0, n_bytes = 0, n_kernels = 0;
+  int64_t n_ops = 0, n_bytes = 0, n_kernels = 0, lasting_bytes = 0;
   bool has_copies = false, is_several = false;  // is_several: devices
   std::string device{};                         // of the first program; "" is the default one
   Device* opened = nullptr;                     // that device, from the first run on
@@ -253,6 +270,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs, int
   std::unordered_map<const Buffer*, int32_t> fixed_number;
   std::unordered_map<uint16_t, int64_t> arena_bytes;
   const std::vector<char> settled = settle(impl_->calls, impl_->inputs, lasting_bytes);
+  if (std::ranges::find(settled, 1) != settled.end()) plan_again(impl_->calls);
   for (size_t i = 0; i < impl_->calls.size(); ++i) {
     const BoundCall& c = impl_->calls[i];
     CapturedGraph::Impl::Call call;
@@ -304,6 +322,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs, int
         s.number = it->second;
         if (a.is_written && !settled[i]) g->written.push_back(extent_of(*a.buffer));
         if (settled[i] && !a.is_written) g->read.push_back(a.buffer);
+        if (settled[i] && a.is_written) g->lasting_bytes += a.n_bytes;
       }
       g->slots.push_back(s);
       g->handles.push_back(nullptr);
@@ -329,8 +348,8 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs, int
   g->binds = !g->same_as.empty() || !g->variables.empty() || !g->made.empty();
   std::unique_ptr<CapturedGraph> graph(new CapturedGraph(std::move(g)));
   if (flag::DEBUG() >= 1)
-    log_line(fmt::format("captured {} kernels, {} inputs, {} outputs, {} bytes of temporaries", graph->n_kernels(), graph->n_inputs(),
-                         graph->impl_->outputs.size(), graph->arena_bytes()));
+    log_line(fmt::format("captured {} kernels, {} inputs, {} outputs, {} bytes of temporaries, {} that last", graph->n_kernels(), graph->n_inputs(),
+                         graph->impl_->outputs.size(), graph->arena_bytes(), graph->lasting_bytes()));
   return graph;
 }
 
@@ -499,5 +518,6 @@ int64_t CapturedGraph::arena_bytes() const {
   for (const auto& a : impl_->arenas) n += a.second->n_bytes();
   return n;
 }
+int64_t CapturedGraph::lasting_bytes() const { return impl_->lasting_bytes; }
 
 }  // namespace whit::engine

@@ -45,7 +45,8 @@ class CapturedGraph {
 
   int64_t n_kernels() const;
   int64_t n_copies() const;
-  int64_t arena_bytes() const;
+  int64_t arena_bytes() const;    ///< of temporaries
+  int64_t lasting_bytes() const;  ///< of what is computed only when what it is computed from has changed
 
  private:
   friend class Capture;

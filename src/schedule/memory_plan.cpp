@@ -1,6 +1,6 @@
 // How it works. A temporary lives from the first call that touches it to the last. Buffers are placed one by one,
-// each at the lowest offset that overlaps no placed buffer that lives at the same time: in four orders (largest first,
-// longest first ..), of which the best is taken. That keeps the arena close to the largest sum of live bytes (reported as
+// each at the lowest offset that overlaps no placed buffer that lives at the same time: in three orders, of which
+// the best is taken. That keeps the arena close to the largest sum of live bytes (reported as
 // live_bytes), which no plan can be below. It is quadratic, so thousands of buffers are placed in the order of calls
 // alone, which looks only at what is alive.
 //
@@ -10,6 +10,7 @@
 #include "schedule/memory_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <unordered_map>
 
@@ -19,15 +20,10 @@
 
 namespace whit::sched {
 
-constexpr int64_t kAlign = 256;
-int64_t planned_bytes(const ScheduleBuffer& b) { return (b.n_elems * n_bytes(b.dtype) + kAlign - 1) / kAlign * kAlign; }
-
 namespace {
 
-struct Lifetime {
-  int32_t buffer;
-  int64_t first = -1, last = -1, n_bytes = 0, offset = -1;
-};
+constexpr int64_t kAlign = 256;
+int64_t round_up(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
 constexpr size_t kFewBuffers = 300, kManyBuffers = 3000;
 
@@ -35,11 +31,7 @@ using Before = bool (*)(const Lifetime& a, const Lifetime& b);
 
 // Orders in which buffers are placed; which packs best depends on the graph.
 bool larger(const Lifetime& a, const Lifetime& b) {
-  return a.n_bytes != b.n_bytes ? a.n_bytes > b.n_bytes : a.first != b.first ? a.first < b.first : a.buffer < b.buffer;
-}
-bool longer(const Lifetime& a, const Lifetime& b) {
-  const int64_t x = a.last - a.first, y = b.last - b.first;
-  return x != y ? x > y : larger(a, b);
+  return a.n_bytes != b.n_bytes ? a.n_bytes > b.n_bytes : a.first != b.first ? a.first < b.first : a.id < b.id;
 }
 bool heavier(const Lifetime& a, const Lifetime& b) {  // bytes times calls
   const __int128 x = static_cast<__int128>(a.n_bytes) * (a.last - a.first + 1);
@@ -67,34 +59,22 @@ int64_t place(const std::vector<Lifetime*>& temps, bool in_order_of_calls = fals
   return arena;
 }
 
-// The calls between which each buffer lives; first is -1 for one that no call touches.
+// The calls between which each temporary lives, by buffer; first is -1 for others.
 std::vector<Lifetime> lifetimes(const Schedule& s) {
   std::vector<Lifetime> lives(s.buffers.size());
-  for (size_t b = 0; b < lives.size(); ++b) lives[b].buffer = static_cast<int32_t>(b), lives[b].n_bytes = planned_bytes(s.buffers[b]);
   for (size_t c = 0; c < s.calls.size(); ++c)
     for (const int32_t b : s.calls[c].args) {
-      Lifetime& l = lives[static_cast<size_t>(b)];
-      if (l.first < 0) l.first = static_cast<int64_t>(c);
-      l.last = static_cast<int64_t>(c);
+      const ScheduleBuffer& buffer = s.buffers[static_cast<size_t>(b)];
+      if (buffer.kind != ScheduleBuffer::Kind::Temp) continue;
+      lives[static_cast<size_t>(b)].id = b;
+      lives[static_cast<size_t>(b)].touch(static_cast<int64_t>(c), planned_bytes(buffer));
     }
   return lives;
 }
 
-// The bytes of temporaries that are alive at each call.
-std::vector<int64_t> live_bytes(const Schedule& s, const std::vector<Lifetime>& lives) {
-  std::vector<int64_t> live(s.calls.size() + 1, 0);
-  for (const Lifetime& l : lives) {
-    if (l.first < 0 || s.buffers[static_cast<size_t>(l.buffer)].kind != ScheduleBuffer::Kind::Temp) continue;
-    live[static_cast<size_t>(l.first)] += l.n_bytes;
-    live[static_cast<size_t>(l.last) + 1] -= l.n_bytes;
-  }
-  for (size_t c = 1; c < live.size(); ++c) live[c] += live[c - 1];
-  return live;
-}
-
 // Is each element of PARAM `to` computed from no other element of PARAM `from` than that at its own place?
-bool is_elementwise(const UOp& sink, int64_t to, int64_t from) {
-  const auto slot = [](const Node* index) { return index->src()[0]->op == Op::Param ? index->src()[0]->arg.int_at(0) : -1; };
+bool is_elementwise(const UOp& sink, size_t to, size_t from) {
+  const auto slot = [](const Node* index) { return static_cast<size_t>(index->src()[0]->op == Op::Param ? index->src()[0]->arg.int_at(0) : -1); };
   const Node* written = nullptr;
   for (const UOp& e : sink.srcs()) {
     const Node* index = e.src(0).src(0).node();
@@ -114,15 +94,17 @@ bool is_elementwise(const UOp& sink, int64_t to, int64_t from) {
 
 void write_in_place(Schedule& s, int64_t least_bytes) {
   std::vector<Lifetime> lives = lifetimes(s);
-  std::vector<int64_t> live = live_bytes(s, lives);
+  std::vector<int64_t> live = live_bytes(lives);
+  live.resize(s.calls.size() + 1);
   std::vector<int32_t> order(s.calls.size()), memory(s.buffers.size());
   std::iota(order.begin(), order.end(), 0);
   std::iota(memory.begin(), memory.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return live[static_cast<size_t>(a)] > live[static_cast<size_t>(b)]; });
-  const auto life = [&](int32_t b) -> Lifetime& {
+  const auto memory_of = [&](int32_t b) {
     while (memory[static_cast<size_t>(b)] != b) b = memory[static_cast<size_t>(b)];
-    return lives[static_cast<size_t>(b)];
+    return b;
   };
+  const auto life = [&](int32_t b) -> Lifetime& { return lives[static_cast<size_t>(memory_of(b))]; };
   int64_t peak = least_bytes;
   for (const int32_t c : order) {
     ScheduledCall& call = s.calls[static_cast<size_t>(c)];
@@ -131,86 +113,96 @@ void write_in_place(Schedule& s, int64_t least_bytes) {
     for (size_t to = 0; call.kernel && to < call.n_written; ++to)
       for (size_t from = call.n_written; from < call.args.size(); ++from) {
         Lifetime &result = life(call.args[to]), &operand = life(call.args[from]);
-        const ScheduleBuffer &x = s.buffers[static_cast<size_t>(result.buffer)], &y = s.buffers[static_cast<size_t>(operand.buffer)];
-        if (x.kind != ScheduleBuffer::Kind::Temp || y.kind != x.kind || x.device != y.device || x.dtype != y.dtype || x.n_elems != y.n_elems)
-          continue;
-        if (result.first != c || operand.last != c || !is_elementwise(call.kernel, static_cast<int64_t>(to), static_cast<int64_t>(from))) continue;
+        if (result.first != c || operand.last != c) continue;
+        const ScheduleBuffer &x = s.buffers[static_cast<size_t>(result.id)], &y = s.buffers[static_cast<size_t>(operand.id)];
+        if (x.device != y.device || x.dtype != y.dtype || x.n_elems != y.n_elems || !is_elementwise(call.kernel, to, from)) continue;
         std::unordered_map<const Node*, UOp> map;
         for (const Node* n : toposort(call.kernel)) {
-          if (n->op != Op::Param || n->arg.int_at(0) < static_cast<int64_t>(from)) continue;
-          const int64_t n_elems[] = {n->arg.int_at(1)}, slot = n->arg.int_at(0);
-          map.emplace(n, param(slot == static_cast<int64_t>(from) ? static_cast<int64_t>(to) : slot - 1, n->dtype, n_elems));
+          if (n->op != Op::Param) continue;
+          const auto slot = static_cast<size_t>(n->arg.int_at(0));
+          const int64_t n_elems[] = {n->arg.int_at(1)};
+          if (slot >= from) map.emplace(n, param(static_cast<int64_t>(slot == from ? to : slot - 1), n->dtype, n_elems));
         }
         call.kernel = substitute(call.kernel, map);
         call.updates = true;
         call.args.erase(call.args.begin() + static_cast<ptrdiff_t>(from));
         here -= result.n_bytes;
         operand.last = result.last;
-        memory[static_cast<size_t>(result.buffer)] = operand.buffer;
+        memory[static_cast<size_t>(result.id)] = operand.id;
         break;
       }
     peak = std::max(peak, here);
   }
   for (ScheduledCall& call : s.calls)
-    for (int32_t& b : call.args) b = life(b).buffer;
+    for (int32_t& b : call.args) b = memory_of(b);
 }
 
 }  // namespace
 
+int64_t planned_bytes(const ScheduleBuffer& b) { return round_up(b.n_elems * n_bytes(b.dtype)); }
+
+std::vector<int64_t> live_bytes(std::span<const Lifetime> temporaries) {
+  std::vector<int64_t> live(2);
+  for (const Lifetime& l : temporaries) {
+    if (l.first < 0) continue;
+    live.resize(std::max(live.size(), static_cast<size_t>(l.last) + 2));
+    live[static_cast<size_t>(l.first)] += l.n_bytes;
+    live[static_cast<size_t>(l.last) + 1] -= l.n_bytes;
+  }
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  return live;
+}
+
+int64_t pack(std::vector<Lifetime*> own) {
+  std::vector<Lifetime*> best;
+  std::vector<Lifetime> alive;
+  for (Lifetime* l : own) {
+    l->n_bytes = round_up(l->n_bytes);
+    alive.push_back(*l);
+  }
+  if (own.size() > kManyBuffers) {
+    std::ranges::sort(own, [](const Lifetime* x, const Lifetime* y) { return earlier(*x, *y); });
+    return place(own, true);
+  }
+  const int64_t least = std::ranges::max(live_bytes(alive));
+  int64_t arena = INT64_MAX;
+  const auto attempt = [&] {
+    if (const int64_t n = place(own); n < arena) {
+      arena = n;
+      best = own;
+    }
+  };
+  for (const Before before : {larger, heavier, earlier}) {
+    if (arena <= least) break;
+    std::ranges::sort(own, [before](const Lifetime* x, const Lifetime* y) { return before(*x, *y); });
+    attempt();
+    // What ended at the top had no better place: next time it is placed first.
+    for (int i = 0; i < (own.size() > kFewBuffers ? 2 : 32) && arena > least; ++i) {
+      const auto top = std::ranges::max_element(own, {}, [](const Lifetime* l) { return l->offset + l->n_bytes; });
+      std::rotate(own.begin(), top, top + 1);
+      attempt();
+    }
+  }
+  return place(best);
+}
+
 void plan_memory(Schedule& s, int64_t least_bytes) {
   if (!flag::NO_MEMORY_PLANNER()) write_in_place(s, least_bytes);
-  const std::vector<Lifetime> lives = lifetimes(s);
-  std::vector<Lifetime> temps;
-  for (const Lifetime& l : lives) {
-    const ScheduleBuffer& buffer = s.buffers[static_cast<size_t>(l.buffer)];
-    if (buffer.kind == ScheduleBuffer::Kind::Output) s.stats.output_bytes += buffer.n_elems * n_bytes(buffer.dtype);
-    if (buffer.kind != ScheduleBuffer::Kind::Temp || l.first < 0) continue;
-    s.stats.temp_bytes += l.n_bytes;
-    temps.push_back(l);
+  std::vector<Lifetime> temps = lifetimes(s);
+  std::erase_if(temps, [](const Lifetime& l) { return l.first < 0; });
+  for (const ScheduleBuffer& b : s.buffers)
+    if (b.kind == ScheduleBuffer::Kind::Output) s.stats.output_bytes += b.n_elems * n_bytes(b.dtype);
+  for (const Lifetime& l : temps) s.stats.temp_bytes += l.n_bytes;
+  s.stats.live_bytes = std::ranges::max(live_bytes(temps));
+  s.stats.arena_bytes = flag::NO_MEMORY_PLANNER() ? s.stats.temp_bytes : 0;
+  if (flag::NO_MEMORY_PLANNER()) return;
+  std::map<uint16_t, std::vector<Lifetime*>> by_device;
+  for (Lifetime& l : temps) by_device[s.buffers[static_cast<size_t>(l.id)].device].push_back(&l);
+  for (const auto& [device, own] : by_device) {
+    s.arenas.push_back({device, pack(own)});
+    s.stats.arena_bytes += s.arenas.back().n_bytes;
   }
-  s.stats.live_bytes = std::ranges::max(live_bytes(s, lives));
-  if (flag::NO_MEMORY_PLANNER()) {
-    s.stats.arena_bytes = s.stats.temp_bytes;
-    return;
-  }
-  std::vector<uint16_t> devices;
-  for (const Lifetime& l : temps) {
-    const uint16_t d = s.buffers[static_cast<size_t>(l.buffer)].device;
-    if (std::find(devices.begin(), devices.end(), d) == devices.end()) devices.push_back(d);
-  }
-  for (const uint16_t device : devices) {
-    std::vector<Lifetime*> own;
-    for (Lifetime& l : temps)
-      if (s.buffers[static_cast<size_t>(l.buffer)].device == device) own.push_back(&l);
-    int64_t arena = INT64_MAX;
-    if (own.size() > kManyBuffers) {
-      std::sort(own.begin(), own.end(), [](const Lifetime* x, const Lifetime* y) { return earlier(*x, *y); });
-      arena = place(own, true);
-    } else {
-      std::vector<Lifetime*> best;
-      const auto attempt = [&](const std::vector<Lifetime*>& in_order) {
-        if (const int64_t n = place(in_order); n < arena) {
-          arena = n;
-          best = in_order;
-        }
-      };
-      for (const Before before : {larger, heavier, longer, earlier}) {
-        std::sort(own.begin(), own.end(), [before](const Lifetime* x, const Lifetime* y) { return before(*x, *y); });
-        attempt(own);
-        // What ended at the top had no better place: next time it is placed first.
-        for (int i = 0; i < (own.size() > kFewBuffers ? 2 : 32) && arena > s.stats.live_bytes; ++i) {
-          const auto top = std::max_element(own.begin(), own.end(),
-                                            [](const Lifetime* x, const Lifetime* y) { return x->offset + x->n_bytes < y->offset + y->n_bytes; });
-          std::rotate(own.begin(), top, top + 1);
-          attempt(own);
-        }
-      }
-      place(best);
-    }
-    for (const Lifetime* l : own) s.buffers[static_cast<size_t>(l->buffer)].offset = l->offset;
-    s.arenas.push_back({device, arena});
-    s.stats.arena_bytes += arena;
-  }
+  for (const Lifetime& l : temps) s.buffers[static_cast<size_t>(l.id)].offset = l.offset;
 }
 
 }  // namespace whit::sched

@@ -82,29 +82,14 @@ class Recompute {
   // The calls for what is dropped now, and their peak. What cannot be made again is not dropped any more.
   void build() {
     for (int32_t blocked; (blocked = list_calls()) >= 0;) dropped_[blocked] = maker_[blocked] = -1;
-    Numbered<int32_t> last(n_ + copy_of_.size(), -1), first = last;
+    lives_.assign(n_ + copy_of_.size(), {});
     for (size_t k = 0; k < steps_.size(); ++k)
-      for (const int32_t b : steps_[k].args) {
-        if (first[b] < 0) first[b] = static_cast<int32_t>(k);
-        last[b] = static_cast<int32_t>(k);
-      }
-    Numbered<int64_t> change(steps_.size() + 1, 0);
-    for (size_t b = 0; b < last.size(); ++b) {
-      const int32_t id = static_cast<int32_t>(b);
-      const bool is_temp = b >= n_ || buffer(id).kind == ScheduleBuffer::Kind::Temp;
-      if (!is_temp || first[b] < 0) continue;
-      change[first[b]] += bytes_of(id);
-      change[last[b] + 1] -= bytes_of(id);
-    }
-    peak_ = peak_step_ = 0;
-    int64_t live = 0;
-    for (size_t k = 0; k < steps_.size(); ++k)
-      if ((live += change[k]) > peak_) {
-        peak_ = live;
-        peak_step_ = static_cast<int64_t>(k);
-      }
-    first_ = std::move(first);
-    last_ = std::move(last);
+      for (const int32_t b : steps_[k].args)
+        if (static_cast<size_t>(b) >= n_ || buffer(b).kind == ScheduleBuffer::Kind::Temp) lives_[b].touch(static_cast<int64_t>(k), bytes_of(b));
+    const std::vector<int64_t> live = live_bytes(lives_);
+    const auto peak = std::ranges::max_element(live);
+    peak_ = *peak;
+    peak_step_ = peak - live.begin();
   }
 
   // A buffer that is dropped although it cannot be made again, or -1.
@@ -154,13 +139,13 @@ class Recompute {
     int32_t best = -1;
     double best_score = 0;
     for (int32_t b = 0; b < static_cast<int32_t>(n_); ++b) {
-      if (maker_[b] < 0 || dropped_[b] >= 0 || first_[b] >= peak_step_ || last_[b] <= peak_step_) continue;
+      if (maker_[b] < 0 || dropped_[b] >= 0 || lives_[b].first >= peak_step_ || lives_[b].last <= peak_step_) continue;
       if (std::find(peak.args.begin(), peak.args.end(), b) != peak.args.end()) continue;
       int64_t n_freed = bytes_of(b), cost = kCallCost + maker(b).n_iterations;
       for (const int32_t r : read(maker(b))) {
         if (dropped_[r] >= 0) {
           cost += maker(r).n_iterations;
-        } else if (buffer(r).kind == ScheduleBuffer::Kind::Temp && last_[r] < peak_step_) {
+        } else if (buffer(r).kind == ScheduleBuffer::Kind::Temp && lives_[r].last < peak_step_) {
           n_freed -= bytes_of(r);  // it would have to live on
         }
       }
@@ -200,7 +185,7 @@ class Recompute {
   Numbered<int32_t> dropped_;               // by buffer: the call after which it is dropped, or -1
   std::vector<Step> steps_{};
   std::vector<int32_t> copy_of_{};  // by number of a fresh buffer
-  Numbered<int32_t> first_{}, last_{};
+  Numbered<Lifetime> lives_{};
   int64_t peak_ = 0, peak_step_ = 0;
 };
 

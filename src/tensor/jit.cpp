@@ -445,6 +445,8 @@ void TinyJit::reset() {
 }
 
 int64_t TinyJit::n_kernels() const { return captured_ ? captured_->graph->n_kernels() : 0; }
+int64_t TinyJit::arena_bytes() const { return captured_ ? captured_->graph->arena_bytes() : 0; }
+int64_t TinyJit::lasting_bytes() const { return captured_ ? captured_->graph->lasting_bytes() : 0; }
 
 std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& body) {
   if (is_tracing()) return body(given);

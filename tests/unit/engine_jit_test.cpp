@@ -207,6 +207,26 @@ TEST(EngineJit, what_only_weights_decide_is_computed_when_they_change) {
   EXPECT_GT(n_run(), n_each);
 }
 
+TEST(EngineJit, the_arena_has_no_place_for_what_lasts) {
+  constexpr int64_t n = 1 << 15, bytes = n * 4;  // too large to share a launch
+  const UOp w = rs(input({n}, "REF"), {n}), x = buf(std::vector<float>(n, 1));
+  const auto once = [](const UOp& u) { return UOp::make(Op::Contiguous, u.dtype(), {u}); };
+  const auto turned = [&](const UOp& u) { return once(fl(u, {0})); };
+  // Two things that last lie between two that do not, and all are alive at once.
+  const auto f = [&](const UOp& in) {
+    const UOp a = turned(in), b = turned(w * cst(2, w)), c = turned(w * cst(3, w)), d = turned(a * b);
+    return engine::realize(turned(d * c + a));
+  };
+  Capture c(std::vector<UOp>{x});
+  const UOp y = f(x);
+  const auto g = c.finish(std::vector<UOp>{y});
+  EXPECT_EQ(g->lasting_bytes(), 2 * bytes);
+  EXPECT_EQ(g->arena_bytes(), 2 * bytes);
+  const V once_more = values(g->replay(std::vector<UOp>{x})[0]), again = values(g->replay(std::vector<UOp>{x})[0]);
+  EXPECT_EQ(once_more, values(f(x)));
+  EXPECT_EQ(again, once_more);
+}
+
 TEST(EngineJit, what_lasts_has_a_limit) {
   const UOp x = buf(std::vector<float>(100, 1));
   const UOp w = buf(std::vector<float>(100, 2)), v = buf(std::vector<float>(100, 3));
