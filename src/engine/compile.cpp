@@ -1,9 +1,9 @@
 #include "engine/compile.h"
 
-#include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -123,6 +123,13 @@ int64_t search_end() {
 
 // Executables on disk, by kernel and build: a warm start lowers and renders nothing. Not for those who look at lowering.
 class ProgramCache {
+  static auto kept(Executable& e) {
+    KernelObject& o = e.object;
+    return std::tie(e.name, e.source, e.variables, e.n_ops, e.n_bytes, e.size_.global[0], o.name, o.arch, o.library, o.n_buffers, o.n_variables,
+                    o.scratch_bytes, o.min_part, o.extents);
+  }
+  template <class... T> static std::tuple<T...> values(std::tuple<T&...>);
+
  public:
   ProgramCache(const CompileJob& job, const CodePath& path, const Target& t, const std::string& decisions) : job_(job) {
     const bool is_looked_at = flag::DEBUG() >= 3 || flag::SPEC() > 0 || flag::TRACK_MATCH_STATS() > 0;
@@ -140,46 +147,17 @@ class ProgramCache {
     auto e = std::make_shared<Executable>();
     e->sink = job_.sink;
     e->device = job_.device;
-    Text text{*found};
-    for (std::string* s : texts(*e)) *s = text.next();
-    for (int64_t n = text.number(); n > 0; --n) e->variables.push_back(text.next());
-    e->n_ops = text.number();
-    e->n_bytes = text.number();
-    e->size_.global[0] = text.number();
-    e->object.n_buffers = static_cast<int>(text.number());
-    e->object.n_variables = static_cast<int>(e->variables.size());
-    e->object.scratch_bytes = text.number();
-    e->object.min_part = text.number();
-    for (int64_t n = text.number(); n > 0; --n) e->object.extents.push_back(text.number());
+    kept(*e) = nlohmann::json::from_cbor(*found).get<decltype(values(kept(*e)))>();
     return e;
   }
   void put(Executable& e) const {
     if (key_.empty()) return;
     std::string all;
-    const auto add = [&](std::string_view s) { all += fmt::format("{}:{}", s.size(), s); };
-    for (const std::string* s : texts(e)) add(*s);
-    add(std::to_string(e.variables.size()));
-    for (const std::string& v : e.variables) add(v);
-    for (const int64_t n : {e.n_ops, e.n_bytes, int64_t{e.size_.global[0]}, int64_t{e.object.n_buffers}, static_cast<int64_t>(e.object.scratch_bytes),
-                            e.object.min_part, static_cast<int64_t>(e.object.extents.size())})
-      add(std::to_string(n));
-    for (const int64_t n : e.object.extents) add(std::to_string(n));
+    nlohmann::json::to_cbor(nlohmann::json(kept(e)), all);
     DiskCache::get().put("program", key_, all);
   }
 
  private:
-  static std::array<std::string*, 5> texts(Executable& e) { return {&e.name, &e.source, &e.object.name, &e.object.arch, &e.object.library}; }
-  // What put() wrote: the cache gives back nothing else.
-  struct Text {
-    const std::string& all;
-    size_t at = 0;
-    std::string next() {
-      const size_t colon = all.find(':', at), n = std::stoul(all.substr(at, colon - at));
-      at = colon + 1 + n;
-      return all.substr(colon + 1, n);
-    }
-    int64_t number() { return std::stoll(next()); }
-  };
   const CompileJob& job_;
   std::string key_{};
 };
