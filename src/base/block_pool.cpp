@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <new>
+#include <utility>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define WHIT_POOL_OFF 1  // the address sanitizer must see every object by itself
@@ -22,7 +23,7 @@ void release(void* block) { ::operator delete(block, std::align_val_t(kBlockAlig
 
 namespace {
 
-constexpr size_t kBatch = 512, kSlabBlocks = 512;
+constexpr size_t kBatch = 512;
 
 struct Block {
   Block* next;
@@ -39,89 +40,77 @@ Shared& shared() {
 }
 
 void give(Block* batch) {
+  if (!batch) return;
   Shared& s = shared();
   std::lock_guard lock(s.mutex);
   batch->next_batch = s.batches;
   s.batches = batch;
 }
 
-// Two lists: the one in use, and a full batch that waits to be used or given away. So a thread that makes and drops at
-// the edge of a batch does not come here each time. Trivial, since it is used after the thread's destructors have run.
-struct Local {
-  Block* free;
-  size_t n_free;
-  Block* spare;  // a full batch or null
-  bool is_ending;
-};
-thread_local Local local;
-
-struct AtThreadEnd {
-  ~AtThreadEnd() {
-    local.is_ending = true;
-    if (local.free) give(local.free);
-    if (local.spare) give(local.spare);
-    local = {nullptr, 0, nullptr, true};
-  }
-};
-
-Block* refill() {
-  static thread_local AtThreadEnd at_end;
-  (void)at_end;
-  if (local.spare) {
-    Block* batch = local.spare;
-    local.spare = nullptr;
-    return batch;
-  }
+Block* take() {
+  Shared& s = shared();
   {
-    Shared& s = shared();
     std::lock_guard lock(s.mutex);
     if (Block* batch = s.batches) {
       s.batches = batch->next_batch;
       return batch;
     }
   }
-  auto* slab = static_cast<char*>(::operator new(kSlabBlocks * kBlockBytes, std::align_val_t(kBlockAlign)));
+  auto* slab = static_cast<char*>(::operator new(kBatch * kBlockBytes, std::align_val_t(kBlockAlign)));
   Block* list = nullptr;
-  for (size_t i = kSlabBlocks; i-- > 0;) {
-    Block* b = reinterpret_cast<Block*>(slab + i * kBlockBytes);
-    b->next = list;
-    list = b;
-  }
+  for (size_t i = kBatch; i-- > 0;) list = new (slab + i * kBlockBytes) Block{list, nullptr};
   return list;
+}
+
+// The free blocks of this thread. Trivial, since it is used after the thread's destructors have run.
+struct Local {
+  Block* free;
+  size_t n_free;  // at most a batch more than counted
+  bool is_ending;
+};
+thread_local Local local;
+
+// Keeps the first n blocks.
+void give_all_but(size_t n) {
+  Block** end = &local.free;
+  for (size_t i = 0; i < n && *end; ++i) end = &(*end)->next;
+  give(std::exchange(*end, nullptr));
+  local.n_free = n;
+}
+
+struct AtThreadEnd {
+  ~AtThreadEnd() {
+    local.is_ending = true;  // from now on nothing may stay
+    give_all_but(0);
+  }
+};
+void watch_thread() {
+  static thread_local AtThreadEnd at_end;
+  (void)at_end;
 }
 
 }  // namespace
 
 void* allocate() {
   if (!local.free) [[unlikely]] {
-    local.free = refill();
-    local.n_free = 0;
-    for (const Block* b = local.free; b; b = b->next) ++local.n_free;
+    watch_thread();
+    local.free = take();
+    local.n_free = kBatch;
   }
   Block* b = local.free;
   local.free = b->next;
-  --local.n_free;
-  if (local.is_ending && local.free) [[unlikely]] {  // nothing may stay in a thread that ends
-    give(local.free);
-    local.free = nullptr;
-  }
+  local.n_free -= local.n_free > 0;
+  if (local.is_ending) [[unlikely]]
+    give_all_but(0);
   return b;
 }
 
 void release(void* block) {
-  Block* b = static_cast<Block*>(block);
-  b->next = local.free;
-  local.free = b;
-  if (local.is_ending) [[unlikely]] {
-    give(b);
-    local.free = nullptr;
-    return;
-  }
-  if (++local.n_free < kBatch) return;
-  if (local.spare) give(local.spare);
-  local.spare = local.free;
-  local.free = nullptr;
-  local.n_free = 0;
+  if (!local.free) [[unlikely]]
+    watch_thread();
+  local.free = new (block) Block{local.free, nullptr};
+  if (++local.n_free >= 2 * kBatch || local.is_ending) [[unlikely]]
+    give_all_but(local.is_ending ? 0 : kBatch);
 }
 
 #endif
