@@ -43,7 +43,7 @@ std::vector<std::optional<Sint>> to_optional_ints(nb::tuple args, const char* op
   nb::object seq = args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr())) ? nb::object(args[0]) : nb::object(args);
   for (nb::handle x : nb::borrow<nb::iterable>(seq)) {
     if (x.is_none()) out.emplace_back();
-    else out.emplace_back(to_ints(x, op).at(0));
+    else out.emplace_back(to_sint(x, op));
   }
   return out;
 }
@@ -360,7 +360,7 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
     size_t i = 0;
     for (nb::handle h : nb::borrow<nb::iterable>(seq)) {
       if (h.is_none()) dims.push_back(IntList(x.shape()).at(i));
-      else dims.push_back(to_ints(h, "reshape").at(0));
+      else dims.push_back(to_sint(h, "reshape"));
       ++i;
     }
     return x.reshape(dims);

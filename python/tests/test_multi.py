@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from whit import Context, Device, Tensor, TinyJit, dtypes, nn
+from whit import Context, Device, GlobalCounters, Tensor, TinyJit, dtypes, nn
 
 KIND = Device.DEFAULT.split(":")[0]
 
@@ -341,3 +341,17 @@ def test_example_in_cpp():
   built = sorted(ROOT.glob("build-*/examples/data_parallel"), key=lambda p: p.stat().st_mtime)
   if not built: pytest.skip("examples are not built")
   run_example([str(built[-1])])
+
+
+def test_a_loop_of_replays_is_few_calls_ahead():
+  """However far the host runs ahead, results of a few calls exist at once."""
+  cut = devices(2)
+  w, x = (Tensor(data(256, 256, seed=i)).shard(cut, a).realize() for i, a in ((1, None), (2, 0)))
+  step = TinyJit(lambda t: ((t @ w).sin().contiguous() @ w).realize())
+  for _ in range(3): y = step(x)
+  want = y.numpy()
+  GlobalCounters.reset_peak()
+  before = GlobalCounters.mem_used
+  for _ in range(60): y = step(x)
+  np.testing.assert_array_equal(y.numpy(), want)
+  assert GlobalCounters.mem_peak - before <= 4 * x.nbytes()

@@ -1,7 +1,7 @@
 """checkpoint and memory_budget: less memory at once, the same values bit for bit."""
 import pytest
 
-from whit import GlobalCounters, Tensor, TinyJit, checkpoint
+from whit import Device, GlobalCounters, Tensor, TinyJit, checkpoint
 
 WIDTH, LAYERS, PER_BLOCK = 48, 8, 4
 
@@ -28,10 +28,12 @@ def numbers(tensors): return [t.tolist() for t in tensors]
 
 def peak_of(fn):
   fn()
+  Device[Device.DEFAULT].synchronize()  # what is queued holds memory
   GlobalCounters.reset_peak()
   before = GlobalCounters.mem_used
   out = fn()
-  return GlobalCounters.mem_peak - before, numbers(out)
+  got = numbers(out)
+  return GlobalCounters.mem_peak - before, got
 
 
 def run(tensors):

@@ -14,6 +14,7 @@
 #include "ir/build.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
+#include "runtime/queue.h"
 #include "schedule/memory_plan.h"
 #include "schedule/multi.h"
 
@@ -336,6 +337,10 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs, int
     if (fixed_number.contains(memory.get()) && !impl_->was_made(memory.get())) g->states.push_back(node);
   }
   impl_->written.clear();
+  // What was queued gives its temporaries back before the graph takes memory for its own.
+  for (const BoundCall& c : impl_->calls)
+    for (const BoundArg& a : c.args)
+      if (a.offset >= 0) wait_for(*a.buffer, true);
   impl_->calls.clear();
   impl_->made.clear();
   for (const auto& [device, n] : arena_bytes)
@@ -390,9 +395,9 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
   }
   for (Made& m : made) {
     if (!m.turn().held_by_others()) continue;
-    size_t free = m.turns.size();
-    for (size_t t = 0; t < m.turns.size(); ++t)
-      if (!m.turns[t].held_by_others()) free = t;
+    // A queue may be all that holds them: a loop is at most so many calls ahead of its device.
+    if (m.turns.size() == kMaxTurns) wait_for(*m.turns[(m.current + 1) % kMaxTurns].buffer, false);
+    auto free = static_cast<size_t>(std::ranges::find_if_not(m.turns, &Turn::held_by_others) - m.turns.begin());
     if (free == m.turns.size()) {
       if (m.turns.size() == kMaxTurns) {
         m.turns.erase(m.turns.begin());
