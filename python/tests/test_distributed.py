@@ -1,5 +1,5 @@
 """Several processes under mpirun: the numbers of several devices in one process, to the bit; and what happens when one of them goes wrong."""
-import os, pathlib, shutil, subprocess, sys
+import os, pathlib, re, shutil, subprocess, sys
 
 import pytest
 
@@ -75,11 +75,15 @@ def test_examples(name):
 
 FAULTS = """
 import os, signal, sys, time
-from whit import Tensor, distributed, nn
+from whit import Tensor, TinyJit, distributed, nn
 devices, rank, fault, folder = distributed.devices(), distributed.rank(), sys.argv[1], sys.argv[2]
 x, w = Tensor.arange(8).float().shard(devices, axis=0).realize(), Tensor([2.0]).shard(devices).realize()
 if fault == "one has another program":
   (x * w).sum().realize() if rank else (x * w).reshape(2, 4).sum(0).realize()
+if fault == "one computes another thing of the same size": print((x * w).max().item() if rank else (x * w).sum().item())
+if fault == "one captures another step":
+  step = TinyJit(lambda t: (t * w).max().realize() if rank > 1 else (t * w).sum().realize())
+  for i in range(4): print(step(x).item())
 if fault == "one reads what is cut": (x * w).tolist() if rank == 0 else time.sleep(60)
 if fault == "one ends early" and rank == 1: sys.exit(0)
 if fault == "one does less" and rank == 1: devices = ()
@@ -95,6 +99,15 @@ for i in range(50 if devices else 0):
   if i == 5 and rank == 1 and fault == "one is killed": os.kill(os.getpid(), signal.SIGKILL)
   if i == 5 and rank == 1 and fault == "one raises": raise ValueError("the disk of this one is full")
 """
+
+
+SAME_SIZE = r"process \d waits for message (\d+) of 4 bytes from process \d for call (\d+) of schedule (\w{8}), which sent message \1 of 4 bytes for call \d+ of schedule (?!\3)\w{8}; "
+
+
+@pytest.mark.parametrize("n, fault", [(2, "one computes another thing of the same size"), (4, "one computes another thing of the same size"), (4, "one captures another step")])
+def test_messages_of_one_size_are_told_apart(n, fault, tmp_path):
+  done = mpirun(n, FAULTS, fault, tmp_path, MPI_TIMEOUT="5")
+  assert done.returncode != 0 and re.search(SAME_SIZE, done.stderr), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("fault, text", [

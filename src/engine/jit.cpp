@@ -168,6 +168,7 @@ struct CapturedGraph::Impl {
     ExecutablePtr program{};  // null: a copy
     uint32_t first_handle = 0, first_value = 0, n_handles = 0;
     uint32_t first_slot = 0;
+    uint64_t origin = 0;
   };
   std::vector<Call> calls{};
   std::vector<Call> settled{};        // run when what they read has changed
@@ -279,6 +280,7 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs, int
     call.first_handle = static_cast<uint32_t>(g->handles.size());
     call.first_value = static_cast<uint32_t>(g->values.size());
     call.n_handles = static_cast<uint32_t>(c.args.size());
+    call.origin = c.origin;
     if (c.program) {
       call.program = c.program;
       call.cpu = c.program->cpu_kernel();
@@ -426,6 +428,7 @@ BoundArg CapturedGraph::Impl::bound_arg(const Slot& s, std::span<const UOp> inpu
 BoundCall CapturedGraph::Impl::bound_call(const Call& c, std::span<const UOp> inputs) const {
   BoundCall call;
   call.program = c.program;
+  call.origin = c.origin;
   for (uint32_t a = 0; a < c.n_handles; ++a) {
     call.args.push_back(bound_arg(slots[c.first_slot + a], inputs));
     call.args.back().is_written = slots[c.first_slot + a].is_written;

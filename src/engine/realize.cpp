@@ -174,6 +174,7 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> 
   const bool is_several = std::ranges::any_of(s.calls, [&](const ScheduledCall& c) { return !c.kernel || c.device != s.calls[0].device; });
   for (const ScheduledCall& c : s.calls) {
     BoundCall call;
+    call.origin = (bound.key.hi >> 32 << 32) + static_cast<uint64_t>(&c - s.calls.data());
     if (c.kernel) {
       call.program = std::move(programs[next++]);
       call.program->load();

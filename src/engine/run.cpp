@@ -48,6 +48,12 @@ std::vector<BufferUse> uses_of(const BoundCall& call) {
     uses.push_back({a.buffer.get(), a.is_written || (!call.program && uses.empty()), std::max<int64_t>(0, a.offset), a.n_bytes});
   return uses;
 }
+
+void copy(const BoundCall& call) {
+  copy_origin() = call.origin;
+  as_buffer(call.args[0])->copy_from(*as_buffer(call.args[1]));
+  copy_origin() = 0;
+}
 }  // namespace
 
 bool is_queued(Device& device) { return device.queue() || has_queues(); }
@@ -61,7 +67,7 @@ void run_call(const BoundCall& call, bool replayed, bool may_queue) {
     if ((may_queue || flag::ASYNC() >= 2) && !is_timed() && (call.program || call.args[1].buffer->device().queue())) {
       if (call.program) GlobalCounters::add_kernels(1, call.program->n_ops, call.program->n_bytes, 0);
       return enqueue(device, uses_of(call), call.program ? call.program->name : "copy", [call] {
-        if (!call.program) return as_buffer(call.args[0])->copy_from(*as_buffer(call.args[1]));
+        if (!call.program) return copy(call);
         SmallVec<void*, 16> handles;
         for (const BoundArg& a : call.args) handles.push_back(a.handle());
         call.program->run(handles.data(), call.values.data());
@@ -70,10 +76,10 @@ void run_call(const BoundCall& call, bool replayed, bool may_queue) {
     for (const BufferUse& use : uses_of(call)) wait_for(*use.buffer, use.is_written);
   }
   if (!call.program) {
+    if (!is_timed()) return copy(call);
     const BufferPtr to = as_buffer(call.args[0]), from = as_buffer(call.args[1]);
-    if (!is_timed()) return to->copy_from(*from);
     const int64_t start = os::now_ns();
-    to->copy_from(*from);
+    copy(call);
     to->device().synchronize();
     const int64_t t_ns = std::max<int64_t>(1, os::now_ns() - start);
     GlobalCounters::add_kernels(0, 0, 0, t_ns);

@@ -22,6 +22,7 @@ struct BoundCall {
   ExecutablePtr program{};  ///< null: a copy of args[1] to args[0]
   std::vector<BoundArg> args{};
   std::vector<int64_t> values{};  ///< of the program's variables
+  uint64_t origin = 0;            ///< of a copy: copy_origin()
 };
 
 /// True when every call is waited for and timed: DEBUG=2, PROFILE=1.

@@ -34,6 +34,11 @@ void Allocator::no_hook(const char* hook) const {
   raise(ErrorKind::NotImplemented, "[device] the allocator of {} has no '{}'", device_.name(), hook);
 }
 
+uint64_t& copy_origin() {
+  thread_local uint64_t origin = 0;
+  return origin;
+}
+
 void Allocator::copyin(void*, const void*, int64_t) { no_hook("copyin"); }
 void Allocator::copyout(void*, void*, int64_t) { no_hook("copyout"); }
 void* Allocator::offset(void*, int64_t, int64_t) { no_hook("offset"); }

@@ -24,6 +24,9 @@ struct BufferSpec {
   bool operator==(const BufferSpec& other) const { return key() == other.key(); }
 };
 
+/// Of the copy that this thread does: call number (low half) of a schedule (the key's high digits); 0 outside of any.
+uint64_t& copy_origin();
+
 class Allocator {
  public:
   explicit Allocator(Device& device) : device_(device) {}
@@ -41,7 +44,7 @@ class Allocator {
   virtual void* offset(void* handle, int64_t n_bytes, int64_t off_bytes);
   /// Copies from another device without the host. Only where supports_transfer().
   virtual void transfer(void* to, void* from, int64_t n_bytes, Device& from_device);
-  /// Copies to another device in a way of its own; false when it has none.
+  /// Copies to another device in a way of its own; false when it has none. copy_origin() says what the copy belongs to.
   virtual bool push(Device& to_device, void* to, void* from, int64_t n_bytes);
   /// A pointer for the host to the bytes of a handle, or null where the host cannot reach them.
   virtual void* host_pointer(void* handle);

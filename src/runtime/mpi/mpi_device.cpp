@@ -20,8 +20,8 @@ void pass_on(Device& from_device, void* from, Device& to_device, void* to, int64
   Transport& t = *transport();
   const int owner = from_device.ordinal();
   if (to_device.kind() == kKind) {
-    if (t.rank() == owner) t.send(to_device.ordinal(), from, n_bytes);
-    if (t.rank() == to_device.ordinal()) t.receive(owner, to, n_bytes);
+    if (t.rank() == owner) t.send(to_device.ordinal(), from, n_bytes, copy_origin());
+    if (t.rank() == to_device.ordinal()) t.receive(owner, to, n_bytes, copy_origin());
     return;
   }
   void* host = to_device.allocator().host_pointer(to);
@@ -29,7 +29,7 @@ void pass_on(Device& from_device, void* from, Device& to_device, void* to, int64
   if (!host) detour.reset(new char[static_cast<size_t>(n_bytes)]);
   if (detour) host = detour.get();
   if (t.rank() == owner) std::memcpy(host, from, static_cast<size_t>(n_bytes));
-  t.broadcast(owner, host, n_bytes);
+  t.broadcast(owner, host, n_bytes, copy_origin());
   if (detour) to_device.allocator().copyin(to, host, n_bytes);
 }
 

@@ -46,30 +46,31 @@ class Mpi final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  void send(int to, const void* data, int64_t n_bytes) override {
+  void send(int to, const void* data, int64_t n_bytes, uint64_t origin) override {
     const std::lock_guard lock(mutex_);
     sending_.remove_if([&](Message& m) { return is_done(m.request); });
-    const Header header{kMagic, n_sent_[static_cast<size_t>(to)]++, n_bytes};
+    const Header header{kMagic, n_sent_[static_cast<size_t>(to)]++, n_bytes, origin};
     post(to, &header, sizeof(header));
     for (int64_t at = 0; at < n_bytes; at += kMaxMessage) post(to, static_cast<const char*>(data) + at, std::min(kMaxMessage, n_bytes - at));
   }
 
-  void receive(int from, void* data, int64_t n_bytes) override {
+  void receive(int from, void* data, int64_t n_bytes, uint64_t origin) override {
     const std::lock_guard lock(mutex_);
     const int64_t number = n_received_[static_cast<size_t>(from)]++;
     const std::string what = fmt::format("message {} of {} bytes from process {}", number, n_bytes, from);
     Header header{};
     take(from, &header, sizeof(header), what);
     WHIT_USER(header.number != kGoodbye, Runtime, "[mpi] process {} waits for {}, which has ended", rank_, what);
-    WHIT_USER(header.magic == kMagic && header.number == number && header.n_bytes == n_bytes, Runtime,
-              "[mpi] process {} waits for {}, which sent message {} of {} bytes; every process must run the same program with the same values", rank_,
-              what, header.number, header.n_bytes);
+    WHIT_USER(header.magic == kMagic && header.number == number && header.n_bytes == n_bytes && header.origin == origin, Runtime,
+              "[mpi] process {} waits for {} for {}, which sent message {} of {} bytes for {}; every process must run the same program with the same "
+              "values",
+              rank_, what, name_of(origin), header.number, header.n_bytes, name_of(header.origin));
     for (int64_t at = 0; at < n_bytes; at += kMaxMessage) take(from, static_cast<char*>(data) + at, std::min(kMaxMessage, n_bytes - at), what);
   }
 
   void finish() override {
     const std::lock_guard lock(mutex_);
-    const Header goodbye{kMagic, kGoodbye, 0};
+    const Header goodbye{kMagic, kGoodbye, 0, 0};
     for (int other = 0; other < size_; ++other)
       if (other != rank_) post(other, &goodbye, sizeof(goodbye));
     for (int other = 0; other < size_; ++other) {
@@ -96,7 +97,12 @@ class Mpi final : public Transport {
   struct Header {
     uint64_t magic;
     int64_t number, n_bytes;
+    uint64_t origin;
   };
+  // As DEBUG=1 names a schedule and DEBUG=3 numbers its calls.
+  static std::string name_of(uint64_t origin) {
+    return origin ? fmt::format("call {} of schedule {:08x}", origin & 0xffffffff, origin >> 32) : "no schedule";
+  }
   struct Message {
     std::vector<char> data{};
     Handle request = nullptr;
