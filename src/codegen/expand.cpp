@@ -196,7 +196,7 @@ class Expander {
         if (is_const_int(gate, 0)) continue;
       }
       Affine flat = s.rest;
-      flat.constant += l * s.stride;
+      flat.constant += l / s.divisor * s.stride;
       stores.push_back(whit::store(index(at.src(0), build_affine(flat, at.src(1).dtype()), gate), lane_of(value, l)));
     }
     for (const UOp& st : stores) {
@@ -217,10 +217,10 @@ class Expander {
     return made.of(gate.node());
   }
 
-  // rest + stride * LANES; no lanes when a vector of indices is something else.
+  // rest + stride * (LANES // divisor); no lanes when a vector of indices is something else.
   struct Strided {
     UOp lanes{};
-    int64_t stride = 0;
+    int64_t stride = 0, divisor = 1;
     Affine rest{};
   };
   static Strided strided(const UOp& flat) {
@@ -229,7 +229,9 @@ class Expander {
     s.rest = affine_of(flat);
     for (const Affine::Term& t : s.rest.terms)
       if (!t.node.shape().empty()) {
-        if (s.lanes || t.node.op() != Op::Lanes) return {};
+        const bool is_part = t.node.op() == Op::FloorDiv && t.node.src(0).op() == Op::Lanes && t.node.src(1).is_const();
+        if (s.lanes || (t.node.op() != Op::Lanes && !is_part)) return {};
+        if (is_part) s.divisor = t.node.src(1).arg().as_int();
         s.lanes = t.node;
         s.stride = t.factor;
       }
@@ -321,7 +323,7 @@ class Expander {
         UOp at = src[0];
         if (at.op() != Op::Index) break;
         if (at.n_src() == 3 && is_const_int(at.src(2), 0)) return constant(n->dtype, 0);
-        if (const UOp shuffled = load_every_second(at)) return shuffled;
+        if (const UOp shuffled = load_shuffled(at)) return shuffled;
         if (const UOp transposed = load_transposed(n->src()[0], at, scope)) return transposed;
         int64_t lanes = 1;
         at = contiguous(at, lanes);
@@ -332,32 +334,36 @@ class Expander {
     return make_folded(n->op, n->dtype, src, n->arg);
   }
 
-  // Every second element, from two contiguous vectors that end where the last one is: a shuffle instead of a gather.
-  static UOp load_every_second(const UOp& at) {
+  // Every second element, from two vectors along memory that end where the last one is, or each element k times (neighbours in
+  // a window, as of pooling), from one: a shuffle instead of a gather.
+  static UOp load_shuffled(const UOp& at) {
     const Strided s = strided(at.src(1));
-    if (!s.lanes || s.stride != 2) return {};
-    const int64_t n = s.lanes.shape()[0];
-    if (n < 4 || n % 2 != 0) return {};
-    UOp half[2], gate = at.n_src() == 3 ? at.src(2) : UOp();
-    const bool is_gated_by_lane = gate && !gate.shape().empty();
-    for (const int64_t i : {0, 1}) {
+    if (!s.lanes) return {};
+    const int64_t n = s.lanes.shape()[0], k = s.divisor;
+    UOp gate = at.n_src() == 3 ? at.src(2) : UOp(), part[2];
+    const bool by_lane = gate && !gate.shape().empty();
+    if (k > 1 ? s.stride != 1 || n % k != 0 || n == k || by_lane : s.stride != 2 || n < 4 || n % 2 != 0) return {};
+    for (int64_t i = 0; i < (k > 1 ? 1 : 2); ++i) {
       Affine first = s.rest;
       first.constant += i * (n - 1);
-      const UOp flat = build_affine(first, at.src(1).dtype());
-      std::vector<UOp> gates;
-      for (int64_t l = i * (n - 1); is_gated_by_lane && l < i * (n - 1) + n; ++l)
-        gates.push_back(l % 2 == 0 ? UOp::make(Op::Lane, DType::Bool, {at.src(2)}, l / 2) : constant(DType::Bool, false));
-      if (is_gated_by_lane) gate = UOp::make(Op::Vec, DType::Bool, gates);
-      half[i] = UOp::make(Op::Load, at.dtype(), {index(at.src(0), flat, gate)}, n);
+      if (by_lane)
+        gate = vec_of(n, [&](int64_t l) {
+          const int64_t wanted = l + i * (n - 1);
+          return wanted % 2 == 0 ? lane_of(at.src(2), wanted / 2) : constant(DType::Bool, false);
+        });
+      part[i] = UOp::make(Op::Load, at.dtype(), {index(at.src(0), build_affine(first, at.src(1).dtype()), gate)}, n / k);
     }
-    return vec_of(n, [&](int64_t l) { return l < n / 2 ? lane_of(half[0], 2 * l) : lane_of(half[1], 2 * l - (n - 1)); });
+    return vec_of(n, [&](int64_t l) {
+      const int64_t i = k == 1 && l >= n / 2;
+      return lane_of(part[i], l / k * s.stride - i * (n - 1));
+    });
   }
 
   // Where copies lie side by side in memory and lanes far apart, a square of both is read along memory and transposed in
   // registers, by swaps of ever larger squares. All copies find the same nodes.
   static UOp load_transposed(const Node* index_, const UOp& at, const Scope& scope) {
     const Strided s = strided(at.src(1));
-    if (!s.lanes || std::abs(s.stride) < 2 || at.n_src() == 3) return {};
+    if (!s.lanes || s.divisor != 1 || std::abs(s.stride) < 2 || at.n_src() == 3) return {};
     const int64_t n = s.lanes.shape()[0];
     for (const Node* r : index_->range_set->nodes) {
       const UOp* value = axis_type(r) == AxisType::Upcast && range_size(r) % n == 0 ? scope.values.find(r) : nullptr;
@@ -392,7 +398,7 @@ class Expander {
       return UOp::make(Op::Index, at.dtype(), {at.src(0), spread(flat, n_lanes(at.src(2))), at.src(2)});
     }
     const Strided s = strided(flat);
-    if (s.stride != 1) return at;
+    if (s.stride != 1 || s.divisor != 1) return at;
     lanes = s.lanes.shape()[0];
     return index(at.src(0), build_affine(s.rest, flat.dtype()), at.n_src() == 3 ? at.src(2) : UOp());
   }

@@ -143,6 +143,18 @@ TEST(Lower, EverySecondElementWithinAnEdgeIsNoGather) {
     }
 }
 
+TEST(Lower, ElementsThatAreReadSeveralTimesAreNoGather) {
+  const UOp i = range(36, 0, AxisType::Weak), j = range(8, 1, AxisType::Weak);
+  for (const int64_t times : {2, 3, 4}) {
+    const UOp part = at(buf(1, 300), j * 36 + floor_div(i, times), lt(j, 7));
+    const UOp k = sink({put(buf(0, 8 * 40), j * 40 + i, part, {j, i})});
+    EXPECT_EQ(check(k, 0), "");
+    if (times == 3) continue;  // does not divide the lanes
+    const UOp program = lower_kernel(k, testing::test_target());
+    for (const Node* m : program->src()[1]->src()) EXPECT_FALSE(m->op == Op::Load && !m->src()[0]->src()[1]->shape.empty()) << times;
+  }
+}
+
 TEST(Lower, SeveralNests) {
   const UOp i = range(20, 0, AxisType::Weak), j = range(30, 1, AxisType::Weak);
   const UOp k = sink({put(buf(0, 20), i, at(buf(1, 20), i) * at(buf(0, 20), i), {i}), put(buf(2, 20), i, at(buf(0, 20), i) + at(buf(1, 20), i), {i}),
