@@ -466,3 +466,15 @@ def test_a_gradient_through_a_result_is_refused_in_every_call():
   for i in range(6):
     held.append(f(filled(i)))
     with pytest.raises(RuntimeError, match="only through a value that was realised before"): (held[-1] * 3).sum().gradient(w)
+
+
+def test_a_function_that_calls_its_own_jit():
+  def body(x, n): return times((x + 1).realize(), n - 1) if n else (x * 2).realize()
+  times = TinyJit(body)
+  assert times(filled(1), 2).tolist() == (filled(3) * 2).tolist()  # nothing is captured yet
+  for _ in range(2):
+    with pytest.raises(RuntimeError, match="a jit of its own was called while another one is captured"): times(filled(1), 2)
+  endless = TinyJit(lambda x: endless(x))
+  for _ in range(3):
+    with pytest.raises(RecursionError): endless(filled(1))
+  assert times(filled(1), 0).tolist() == (filled(1) * 2).tolist()  # the failed captures left nothing behind

@@ -8,10 +8,11 @@ import tarfile
 import zipfile
 
 import pytest
+from test_gguf import gguf, tensor as gguf_tensor
 from torch_files import FILES
 
-from whit import Tensor, dtypes, nn
-from whit.nn.state import Dummy, TensorIO, get_state_dict, safe_load, safe_load_metadata, safe_save, tar_extract, torch_load, zip_extract
+from whit import GlobalCounters, Tensor, dtypes, nn
+from whit.nn.state import Dummy, TensorIO, get_state_dict, gguf_load, safe_load, safe_load_metadata, safe_save, tar_extract, torch_load, zip_extract
 
 
 def load(data: bytes): return torch_load(Tensor(data))
@@ -319,3 +320,24 @@ def test_a_sharded_model_is_loaded_in_its_shards():
   nn.state.load_state_dict(model, get_state_dict(other), verbose=False)
   assert (model.weight.uop.axis, model.bias.uop.axis, other.weight.uop.axis) == (0, None, None)
   assert model.weight.device == model.bias.device and model.weight.tolist() == other.weight.tolist()
+
+
+@pytest.mark.parametrize("kind", ("safetensors", "gguf"))
+@pytest.mark.parametrize("is_there", (True, False), ids=("in place", "new"))
+def test_loading_holds_one_copy(kind, is_there, tmp_path):
+  """What a file holds is no memory until it is asked for; then each weight is there once, and one of them twice while it is stored in place."""
+  n, names = 1 << 18, [f"w{i}" for i in range(6)]
+  want = {name: Tensor.rand(n).realize() for name in names}
+  path = tmp_path / "weights"
+  if kind == "safetensors": safe_save(want, str(path))
+  else: path.write_bytes(gguf(tensors=[gguf_tensor(name, [n], 0, 4 * n * i) for i, name in enumerate(names)], data=b"".join(bytes(t.data()) for t in want.values())))
+  sums = {name: t.sum().item() for name, t in want.items()}
+  del want
+  class Model: pass
+  model = Model()
+  for name in names: setattr(model, name, Tensor.zeros(n).contiguous().realize() if is_there else Tensor.rand(n))
+  before = GlobalCounters.mem_used
+  GlobalCounters.reset_peak()
+  nn.state.load_state_dict(model, safe_load(str(path)) if kind == "safetensors" else gguf_load(str(path))[1], verbose=False)
+  assert {name: getattr(model, name).sum().item() for name in names} == sums
+  assert GlobalCounters.mem_peak - before <= (n * 4 if is_there else len(names) * n * 4) + 4096

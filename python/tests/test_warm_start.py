@@ -32,3 +32,17 @@ def test_warm_start(tmp_path):
   assert run(tmp_path, CCACHE="0")[1:3] == (lowered, compiled)
   assert run(tmp_path, NOOPT="1")[1] == lowered and run(tmp_path, NOOPT="1")[1] == 0
   assert run(tmp_path, NUM_CPU_THREADS="1")[0] == values
+
+
+def test_equal_kernels_are_compiled_once():
+  program = """
+from whit import Tensor
+x, ws = Tensor.rand(8, 32).realize(), [Tensor.rand(32, 32).realize() for _ in range(6)]
+for w in ws: x = (x @ w).relu().contiguous()
+print("here")
+x.realize()
+"""
+  done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "DEBUG": "3", "CACHELEVEL": "0"}, capture_output=True, text=True, check=True)
+  last = (done.stdout + done.stderr).splitlines()
+  lines = last[max(i for i, line in enumerate(last) if line.startswith("scheduled")):]
+  assert lines[0].split()[1] == "6" and sum(line.startswith("compiled") for line in lines) == 1, lines

@@ -61,7 +61,7 @@ void* Buffer::allocate() {
   } else {
     // Kernels may be given a buffer without elements: it needs an address, not memory.
     h = on.allocator().alloc(n_bytes_ == 0 ? 1 : n_bytes_, spec_);
-    if (!spec_.external_ptr) counters().add_memory(n_bytes_);
+    if (is_counted()) counters().add_memory(n_bytes_);
   }
   handle_.store(h, std::memory_order_release);
   return h;
@@ -81,7 +81,7 @@ void Buffer::deallocate() {
   if (!h) return;
   if (base_) return;
   device().allocator().free(h, n_bytes_ == 0 ? 1 : n_bytes_, spec_);
-  if (!spec_.external_ptr) counters().add_memory(-n_bytes_);
+  if (is_counted()) counters().add_memory(-n_bytes_);
 }
 
 void Buffer::synchronize(bool readers) {

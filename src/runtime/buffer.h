@@ -63,6 +63,9 @@ class Buffer {
   void deallocate();
 
  private:
+  // A file is no memory.
+  bool is_counted() const { return !spec_.external_ptr && !device_name_.starts_with("DISK"); }
+
   Buffer() = default;
   void* allocate();
   void synchronize(bool readers);  // before the host touches it
