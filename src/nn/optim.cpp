@@ -64,11 +64,9 @@ std::vector<Tensor> Optimizer::schedule_step() {
 
 // ---- the rules
 
-namespace {
 // The ratio where both norms are positive, else 1.
-Tensor trust(const Tensor& a, const Tensor& b, const Tensor& ratio) { return (a.gt(0) & b.gt(0)).where(ratio, 1.0); }
-Tensor norm(const Tensor& x) { return x.square().sum().sqrt(); }
-}  // namespace
+static Tensor trust(const Tensor& a, const Tensor& b, const Tensor& ratio) { return (a.gt(0) & b.gt(0)).where(ratio, 1.0); }
+static Tensor norm(const Tensor& x) { return x.square().sum().sqrt(); }
 
 std::vector<Tensor> lars_updates(std::span<const Tensor> values, std::span<const Tensor> grads, std::span<Tensor> b, const Tensor& lr,
                                  const LARSConfig& config) {

@@ -47,8 +47,7 @@ Tensor int_power(const Tensor& x, int n) {
 Tensor Tensor::add(const Tensor& x) const { return binary("add", Op::Add, *this, x); }
 Tensor Tensor::sub(const Tensor& x) const {
   const std::vector<UOp> s = broadcasted("sub", {this, &x});
-  if (s[0].dtype() == DType::Bool) return joined(Op::Xor, s);
-  return joined(Op::Sub, s);
+  return joined(s[0].dtype() == DType::Bool ? Op::Xor : Op::Sub, s);
 }
 Tensor Tensor::mul(const Tensor& x) const { return binary("mul", Op::Mul, *this, x); }
 
@@ -68,17 +67,14 @@ Tensor Tensor::div(const Tensor& x, std::string_view rounding_mode) const {
 Tensor Tensor::floordiv(const Tensor& x) const {
   std::vector<UOp> s = broadcasted("floordiv", {this, &x});
   if (is_float(s[0].dtype())) return joined(Op::Fdiv, s).floor();
-  if (s[0].dtype() == DType::Bool) return joined(Op::And, s);
-  return joined(Op::FloorDiv, s);
+  return joined(s[0].dtype() == DType::Bool ? Op::And : Op::FloorDiv, s);
 }
 
-namespace {
-Tensor remainder(const char* text, Op op, const Tensor& x, const Tensor& y) {
+static Tensor remainder(const char* text, Op op, const Tensor& x, const Tensor& y) {
   const std::vector<UOp> s = broadcasted(text, {&x, &y});
   if (s[0].dtype() != DType::Bool) return joined(op, s);
   return joined(Op::And, std::vector<UOp>{s[0], alu(Op::Xor, {s[1], const_bool(true)})});
 }
-}  // namespace
 Tensor Tensor::mod(const Tensor& x) const { return remainder("mod", Op::FloorMod, *this, x); }
 Tensor Tensor::fmod(const Tensor& x) const { return remainder("fmod", Op::Cmod, *this, x); }
 
@@ -106,8 +102,7 @@ Tensor Tensor::bitwise_and(const Tensor& x) const { return bits("bitwise_and", O
 Tensor Tensor::bitwise_or(const Tensor& x) const { return bits("bitwise_or", Op::Or, *this, x); }
 Tensor Tensor::bitwise_xor(const Tensor& x) const { return bits("bitwise_xor", Op::Xor, *this, x); }
 
-namespace {
-Tensor shift(const char* text, Op op, const Tensor& x, const Tensor& y) {
+static Tensor shift(const char* text, Op op, const Tensor& x, const Tensor& y) {
   must_have_bits(text, x);
   must_have_bits(text, y);
   std::vector<UOp> s = broadcasted(text, {&x, &y});
@@ -115,7 +110,6 @@ Tensor shift(const char* text, Op op, const Tensor& x, const Tensor& y) {
     for (UOp& u : s) u = cast_value(u, default_int());
   return joined(op, s);
 }
-}  // namespace
 Tensor Tensor::lshift(const Tensor& x) const { return shift("lshift", Op::Shl, *this, x); }
 Tensor Tensor::rshift(const Tensor& x) const { return shift("rshift", Op::Shr, *this, x); }
 

@@ -20,10 +20,7 @@ UOp one_window(const UOp& x, size_t axis, int64_t k, int64_t stride, int64_t dil
   return permuted(shaped(cut(x, axis, 0, n * k), dims), moved_axis(dims.size(), axis + 1, dims.size() - 1));
 }
 
-}  // namespace
-
-namespace detail {
-
+// Sliding windows over the last k.size() axes: [.., out.., k..].
 Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::span<const int64_t> stride, std::span<const int64_t> dilation) {
   const size_t n = k.size(), first = x.ndim() - n;
   UOp u = x.uop();
@@ -37,6 +34,7 @@ Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::sp
   return wrap(u);
 }
 
+// Padding of the last axes as pairs from the last axis to the first.
 Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes) {
   for (const int64_t v : padding) check_step(op, "padding", v);
   if (padding.is_single()) return Dims(2 * n_axes, padding[0]);
@@ -51,7 +49,7 @@ Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes) {
   return out;
 }
 
-}  // namespace detail
+}  // namespace
 
 Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const {
   must_be_defined("conv2d", *this);
@@ -74,8 +72,8 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   const auto biased = [&](const Tensor& y) { return bias.defined() ? y + bias.reshape(along(ndim(), 1, cout)) : y; };
   const auto ones = [](const Dims& d) { return std::ranges::all_of(d, [](int64_t v) { return v == 1; }); };
   if (n == 2 && groups == 1 && ones(stride) && ones(dilation) && dtype() == DType::Float32 && out == dtype() && acc == out && weight.dtype() == out)
-    if (const std::optional<Tensor> y = detail::winograd(*this, weight, pads)) return biased(*y);
-  const Tensor windows = detail::pool("conv2d", pad(pads).cast(acc), k, stride, dilation);
+    if (const std::optional<Tensor> y = winograd(*this, weight, pads)) return biased(*y);
+  const Tensor windows = pool("conv2d", pad(pads).cast(acc), k, stride, dilation);
   // windows: [b, g*cin, o.., k..] -> [b, g, 1, cin, o.., k..]; weight: [1, g, cout/g, cin, 1.., k..]
   Dims x_dims{batch, groups, 1, cin}, w_dims{1, groups, cout / groups, cin}, out_dims{batch, cout}, axes{3};
   x_dims.append(windows.shape().begin() + 2, windows.shape().end());
@@ -186,7 +184,7 @@ Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
   if (shape().is_symbolic()) return row_by_row("avg_pool2d", *this, ndim() - s.n, [&](const Tensor& x) { return x.avg_pool2d(o); });
   const Dims pads = o.ceil_mode ? ceil_pads(*this, s) : s.pads;
   const Tensor x = to_float_dtype(*this);
-  const Tensor w = detail::pool("avg_pool2d", x.pad(pads), s.k, s.stride, s.dilation);
+  const Tensor w = pool("avg_pool2d", x.pad(pads), s.k, s.stride, s.dilation);
   const IntList axes = last_axes(w.ndim(), s.n);
   if (!o.ceil_mode && o.count_include_pad) return w.mean(axes);
   // How many elements of each window count: with padding, but never what ceil_mode added.
@@ -200,7 +198,7 @@ Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
   } else {
     ones = ones.pad(pads);
   }
-  const Tensor count = detail::pool("avg_pool2d", ones, s.k, s.stride, s.dilation);
+  const Tensor count = pool("avg_pool2d", ones, s.k, s.stride, s.dilation);
   return w.sum(axes) / count.sum(IntList(last_axes(count.ndim(), s.n)));
 }
 
@@ -209,7 +207,7 @@ Tensor Tensor::max_pool2d(const PoolOptions& o) const {
   if (shape().is_symbolic()) return row_by_row("max_pool2d", *this, ndim() - s.n, [&](const Tensor& x) { return x.max_pool2d(o); });
   const UOp lowest = constant_of(monoid_identity("max", dtype()));
   const Tensor x = pad_with(*this, o.ceil_mode ? ceil_pads(*this, s) : s.pads, lowest);
-  const Tensor w = detail::pool("max_pool2d", x, s.k, s.stride, s.dilation);
+  const Tensor w = pool("max_pool2d", x, s.k, s.stride, s.dilation);
   return w.max(IntList(last_axes(w.ndim(), s.n)));
 }
 
@@ -217,14 +215,14 @@ std::pair<Tensor, Tensor> Tensor::max_pool2d_indices(const PoolOptions& o) const
   const PoolSizes s = pool_sizes("max_pool2d", *this, o);
   const Dims pads = o.ceil_mode ? ceil_pads(*this, s) : s.pads;
   const UOp lowest = constant_of(monoid_identity("max", dtype()));
-  const Tensor w = detail::pool("max_pool2d", pad_with(*this, pads, lowest), s.k, s.stride, s.dilation);
+  const Tensor w = pool("max_pool2d", pad_with(*this, pads, lowest), s.k, s.stride, s.dilation);
   const IntList axes = last_axes(w.ndim(), s.n);
   const Tensor best = w.max(axes, true);
   // The flat position of every element in its plane; the smallest one that holds the maximum.
   const Dims own(shape().end() - s.n, shape().end());
   const int64_t plane = detail::prod(own);
   const Tensor position = arange(0, plane, 1, DType::Int32).reshape(own);
-  const Tensor at = detail::pool("max_pool2d", pad_with(position, pads, whit::constant(DType::Int32, plane)), s.k, s.stride, s.dilation);
+  const Tensor at = pool("max_pool2d", pad_with(position, pads, whit::constant(DType::Int32, plane)), s.k, s.stride, s.dilation);
   Tensor hit = w.eq(best);
   if (is_float(dtype())) hit = hit | w.isnan();
   return {w.max(axes), hit.where(at, constant_int(plane, DType::Int32)).min(axes)};

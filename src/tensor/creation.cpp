@@ -32,8 +32,7 @@ Tensor Tensor::empty(const IntList& shape, const TensorOptions& o) {
   return fresh_tensor(o.dtype.value_or(default_float()), shape.shape(), dev);
 }
 
-namespace {
-Tensor filled(const IntList& shape, const Tensor& fill_value, const TensorOptions& o, int64_t axis) {
+static Tensor filled(const IntList& shape, const Tensor& fill_value, const TensorOptions& o, int64_t axis) {
   check_sizes("full", shape);
   WHIT_USER(fill_value.numel() == 1, Value, "[full] the fill value has shape {}; expected one element", fill_value.shape());
   const UOp v = shaped(cast_value(fill_value.uop(), o.dtype.value_or(fill_value.dtype())), Dims());
@@ -41,7 +40,6 @@ Tensor filled(const IntList& shape, const Tensor& fill_value, const TensorOption
   if (!o.buffer) return wrap(all);
   return stored(all, canonical_name(o.device.value_or("")), axis);
 }
-}  // namespace
 
 Tensor Tensor::full(const IntList& shape, const Tensor& fill_value, const TensorOptions& o) { return filled(shape, fill_value, o, -1); }
 Tensor Tensor::zeros(const IntList& shape, const TensorOptions& o) { return full(shape, 0.0, o); }
@@ -128,11 +126,9 @@ Tensor Tensor::one_hot(int64_t num_classes) const {
   return one_hot_along(unsqueeze(axis), num_classes, axis).where(1, 0);
 }
 
-namespace detail {
-Tensor one_hot_along(const Tensor& index, int64_t n, int64_t dim) {
+Tensor detail::one_hot_along(const Tensor& index, int64_t n, int64_t dim) {
   const DType dt = index.dtype() == DType::Bool ? default_int() : index.dtype();
   return index.cast(dt).eq(wrap(shaped(cast(lanes(n), dt), along(index.ndim(), static_cast<size_t>(dim), n))));
 }
-}  // namespace detail
 
 }  // namespace whit

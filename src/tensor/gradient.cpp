@@ -147,9 +147,8 @@ int64_t register_gradient(GradientFn fn) {
   });
 }
 
-namespace {
 // Results of a CALL: `body` is a TUPLE over PARAMs that stand for `args`.
-std::vector<Tensor> results_of(const UOp& body, std::span<const UOp> args, int64_t gradient) {
+static std::vector<Tensor> results_of(const UOp& body, std::span<const UOp> args, int64_t gradient) {
   const char* const words[] = {"precompile both", "precompile", "checkpoint"};
   const Arg how = gradient < 0 ? Arg(words[gradient - kPrecompileBoth]) : gradient ? Arg(gradient) : Arg();
   const UOp call = UOp::make(Op::Call, DType::Void, with_front(body, args), how);
@@ -158,12 +157,11 @@ std::vector<Tensor> results_of(const UOp& body, std::span<const UOp> args, int64
   return out;
 }
 
-UOp tuple_of(std::span<const Tensor> tensors) {
+static UOp tuple_of(std::span<const Tensor> tensors) {
   std::vector<UOp> values;
   for (const Tensor& t : tensors) values.push_back(t.uop());
   return UOp::make(Op::Tuple, DType::Void, values);
 }
-}  // namespace
 
 std::vector<Tensor> make_call(std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool allow_implicit, int64_t gradient) {
   std::unordered_map<const Node*, UOp> map;

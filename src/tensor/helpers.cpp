@@ -1,6 +1,8 @@
 // Axes, broadcasting and dtypes, as all of the front end sees them.
 #include <algorithm>
+#include <numeric>
 
+#include "ir/eval.h"
 #include "ir/interpret.h"
 #include "rules/linear.h"
 #include "tensor/impl.h"
@@ -26,12 +28,15 @@ size_t must_have_axis(const char* op, int64_t axis, const Shape& shape) {
   return static_cast<size_t>(resolve_axis(op, axis, shape));
 }
 
+Dims axes_from(size_t first, size_t end) {
+  Dims out(end - first);
+  std::iota(out.begin(), out.end(), static_cast<int64_t>(first));
+  return out;
+}
+
 Dims resolve_axes(const char* op, const Axes& axes, const Shape& shape) {
+  if (axes.all()) return axes_from(0, shape.size());
   Dims out;
-  if (axes.all()) {
-    for (size_t i = 0; i < shape.size(); ++i) out.push_back(static_cast<int64_t>(i));
-    return out;
-  }
   for (const int64_t a : axes.list()) out.push_back(resolve_axis(op, a, shape));
   if (shape.empty()) return {};
   std::ranges::sort(out);
@@ -126,6 +131,12 @@ Tensor row_by_row(const char* op, const Tensor& x, size_t n, const std::function
   return sized(y, sizes);
 }
 
+Tensor part(const Tensor& x, size_t axis, const Sint& begin, const Sint& end) {
+  std::vector<AxisPair> pairs(x.ndim());
+  pairs[axis] = {begin, end};
+  return x.shrink(pairs);
+}
+
 Tensor sized(const Tensor& all, std::span<const Sint> sizes) {
   return move_view(all, [&](const UOp& u) { return whit::shrink_to(u, Sints(sizes.size(), 0), sizes); });
 }
@@ -181,6 +192,9 @@ Tensor nothing_of(const Tensor& x, std::span<const int64_t> dims) {
   return wrap(shaped(shrink(shaped(x.uop(), flat), none), dims));
 }
 
+DType strong_of(DType dt) { return strong_dtype(dt, default_int(), default_float()); }
+Tensor strong(const Tensor& x) { return x.cast(strong_of(x.dtype())); }
+DType wide_float(DType dt) { return is_weak(dt) ? dt : least_upper_dtype(dt, DType::Float32); }
 Tensor to_mean_dtype(const Tensor& x) { return is_float(x.dtype()) || is_weak(x.dtype()) ? to_float_dtype(x) : x.cast(DType::Float32); }
 Tensor to_float_dtype(const Tensor& x) { return is_float(x.dtype()) ? x : x.cast(least_upper_float(x.dtype(), default_float())); }
 
@@ -193,6 +207,8 @@ Shape reduced_dims(const Shape& s, std::span<const int64_t> axes, bool keepdim) 
   }
   return to_shape(out);
 }
+
+Tensor by_monoid(std::string_view monoid, const Tensor& x, const Tensor& y) { return wrap(alu(monoid_op(monoid), broadcasted("reduce", {&x, &y}))); }
 
 Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim) {
   return wrap(shaped(reduce_axes(x.uop(), monoid, axes), reduced_dims(x.shape(), axes, keepdim)));
@@ -231,11 +247,9 @@ Tensor Tensor::bitcast(DType to) const {
   WHIT_USER(!is_weak(dtype()) && !is_weak(to) && to != DType::Void, Runtime, "[bitcast] {} to {}: a weak dtype and void have no bits", dtype(), to);
   if (to == dtype()) return *this;
   const int from_bytes_n = n_bytes(dtype()), to_bytes_n = n_bytes(to);
-  if (from_bytes_n != to_bytes_n) {
-    WHIT_USER(!shape().empty() && shape().back() * from_bytes_n % to_bytes_n == 0, Runtime,
-              "[bitcast] the last axis of shape {} has {} bytes, no multiple of the {} of {}", shape(),
-              (shape().empty() ? 1 : shape().back()) * from_bytes_n, to_bytes_n, to);
-  }
+  const int64_t n = (shape().empty() ? 1 : shape().back()) * from_bytes_n;
+  WHIT_USER(from_bytes_n == to_bytes_n || (!shape().empty() && n % to_bytes_n == 0), Runtime,
+            "[bitcast] the last axis of shape {} has {} bytes, no multiple of the {} of {}", shape(), n, to_bytes_n, to);
   return wrap(UOp::make(Op::Bitcast, to, {uop()}));
 }
 

@@ -42,6 +42,8 @@ int64_t resolve_axis(const char* op, int64_t axis, const Shape& shape);
 size_t must_have_axis(const char* op, int64_t axis, const Shape& shape);
 /// Sorted, unique axes in [0, rank). errors: Index; Runtime for an axis given twice
 Dims resolve_axes(const char* op, const Axes& axes, const Shape& shape);
+/// The axes first .. end - 1.
+Dims axes_from(size_t first, size_t end);
 /// The common shape of broadcasting. errors: Index, naming both shapes
 Shape broadcast_shapes(const char* op, std::initializer_list<const Shape*> shapes);
 /// x in a shape that it can be broadcast to (checked by the caller).
@@ -59,6 +61,8 @@ Shape to_shape(std::span<const Sint> sizes);
 bool at_most(const Sint& a, const Sint& b);
 /// x with the symbolic axes among `axes` as long as they can be, `outside` past their size; its other axes stay.
 Tensor whole_axes(const Tensor& x, std::span<const int64_t> axes, const UOp& outside = {});
+/// The elements [begin, end) of an axis. errors: Value when they are no part of it
+Tensor part(const Tensor& x, size_t axis, const Sint& begin, const Sint& end);
 /// The part of `all` that counts.
 Tensor sized(const Tensor& all, std::span<const Sint> sizes);
 /// The places along an axis: 0, 1 .. in a shape of ones but there, which broadcasts with x.
@@ -117,26 +121,26 @@ inline UOp zeros_like(const UOp& x) { return broadcast_scalar(constant(x.dtype()
 Tensor nothing_of(const Tensor& x, std::span<const int64_t> dims);
 
 inline Tensor alu1(Op op, const Tensor& x) { return wrap(alu(op, {x.uop()})); }
+/// A dtype, and x in one, that memory can hold: weak ones take the defaults.
+DType strong_of(DType dt);
+Tensor strong(const Tensor& x);
+/// The float dtype that a function of `dt` is computed in: float32 at least.
+DType wide_float(DType dt);
 /// x cast to a float dtype that the op can work in (bool and ints: the default float; weakint: weakfloat).
 Tensor to_float_dtype(const Tensor& x);
 /// x in the dtype of its mean: bool and ints in float32, whatever the default float.
 Tensor to_mean_dtype(const Tensor& x);
 /// The shape after a reduction: the axes removed, or of size 1.
 Shape reduced_dims(const Shape& shape, std::span<const int64_t> axes, bool keepdim);
+/// Two values joined as a monoid (add, mul, max, min) does.
+Tensor by_monoid(std::string_view monoid, const Tensor& x, const Tensor& y);
 /// REDUCE over axes, the axes removed unless keepdim.
 Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim);
 
-/// Sliding windows over the last k.size() axes: [.., out.., k..].
-Tensor pool(const char* op, const Tensor& x, std::span<const int64_t> k, std::span<const int64_t> stride, std::span<const int64_t> dilation);
-/// Padding of the last axes as pairs from the last axis to the first.
-Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes);
 /// A 3x3 convolution of stride 1 (x [b, cin, h, w], float32; pads as of pad()) by Winograd, where WINO and the sizes want
 /// it. `reversed`: the weight is the transpose (of channels, and of taps from last to first) of what is meant.
 std::optional<Tensor> winograd(const Tensor& x, const Tensor& weight, const Dims& pads, bool reversed = false);
 
-/// Reduces a loss as "mean", "sum" or "none" says. errors: Value
-Tensor reduce_loss(const char* op, const Tensor& x, std::string_view reduction);
-void check_reduction(const char* op, std::string_view reduction);
 /// bool mask [.., n at dim]: index == lane number.
 Tensor one_hot_along(const Tensor& index, int64_t n, int64_t dim);
 
@@ -145,9 +149,6 @@ Tensor one_hot_along(const Tensor& index, int64_t n, int64_t dim);
 void leave_out_gradients(std::span<const UOp> roots);
 /// Every live tensor.
 std::vector<Tensor> live_tensors();
-
-/// Runs: values in memory. Constants without device must not be among them.
-std::vector<UOp> run_values(std::span<const UOp> values);
 
 }  // namespace detail
 }  // namespace whit

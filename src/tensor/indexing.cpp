@@ -20,8 +20,6 @@ struct Parsed {
   std::vector<TensorIndex> tensors;
 };
 
-int64_t clamp_index(int64_t v, int64_t low, int64_t high) { return std::min(std::max(v, low), high); }
-
 // Every step-th element of [begin, end) of an axis.
 UOp strided(const UOp& x, size_t axis, int64_t begin, int64_t end, int64_t step) {
   const int64_t size = x.shape()[axis];
@@ -40,13 +38,6 @@ UOp strided(const UOp& x, size_t axis, int64_t begin, int64_t end, int64_t step)
   return shaped(window(cut(x, axis, begin, end), static_cast<int64_t>(axis), 1, step, 1), out);
 }
 
-// The elements [begin, end) of an axis.
-Tensor part(const Tensor& x, size_t axis, const Sint& begin, const Sint& end) {
-  std::vector<AxisPair> pairs(x.ndim());
-  pairs[axis] = {begin, end};
-  return x.shrink(pairs);
-}
-
 Tensor take_slice(const Tensor& x, size_t axis, const Slice& s) {
   if (x.shape().symbol(axis) || (s.start && s.start->is_symbolic()) || (s.stop && s.stop->is_symbolic())) {
     WHIT_USER(s.step.value_or(1) == 1, Value, "[getitem] a slice of symbolic size with step {}; expected 1", *s.step);
@@ -55,11 +46,11 @@ Tensor take_slice(const Tensor& x, size_t axis, const Slice& s) {
     return part(x, axis, from_end(s.start.value_or(0)), from_end(s.stop.value_or(n)));
   }
   const int64_t size = x.shape()[axis], most = std::max<int64_t>(size, 1);
-  const int64_t step = clamp_index(s.step.value_or(1), -most, most);  // a longer one finds no second element either
+  const int64_t step = std::clamp(s.step.value_or(1), -most, most);  // a longer one finds no second element either
   WHIT_USER(step != 0, Value, "[getitem] the slice step is 0; expected a positive or negative one");
   const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? size - 1 : size;
   auto bound = [&](const std::optional<Sint>& v, int64_t otherwise) {
-    return v ? clamp_index(v->max() < 0 ? v->max() + size : v->max(), low, high) : otherwise;
+    return v ? std::clamp(v->max() < 0 ? v->max() + size : v->max(), low, high) : otherwise;
   };
   const int64_t start = bound(s.start, step < 0 ? high : low), stop = bound(s.stop, step < 0 ? low : high);
   if (step > 0) {

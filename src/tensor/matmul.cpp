@@ -19,8 +19,7 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dt) const {
   if (columns.is_symbolic())  // zeros add nothing
     return whole_axes(*this, Dims{static_cast<int64_t>(ndim()) - 1}).dot(whole_axes(w, Dims{static_cast<int64_t>(inner)}), dt);
   const DType out = least_upper_dtype(dtype(), w.dtype());
-  const DType strong = strong_dtype(out, default_int(), default_float());
-  const DType acc = dt.value_or(sum_dtype(strong));
+  const DType strong = strong_of(out), acc = dt.value_or(sum_dtype(strong));
   // x: [.., n, 1, k], w: [.., 1, m, k]
   Tensor x = cast(acc), y = w.cast(acc);
   if (w.ndim() >= 2) {

@@ -1,6 +1,5 @@
 // Movement: views wherever the elements stay, and what is composed of them.
 #include <algorithm>
-#include <numeric>
 
 #include "rules/linear.h"
 #include "tensor/impl.h"
@@ -18,11 +17,6 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Tensor shrink_pairs(const Tensor& x, std::span<const int64_t> begin_end) {
   return move_view(x, [&](const UOp& u) { return shrink(u, begin_end); });
-}
-
-// One axis shrunk to [begin, end).
-Tensor part(const Tensor& x, size_t axis, int64_t begin, int64_t end) {
-  return move_view(x, [&](const UOp& u) { return cut(u, axis, begin, end); });
 }
 
 Tensor pad_by_mode(const Tensor& x, std::span<const int64_t> before_after, const std::string& mode) {
@@ -50,12 +44,6 @@ Tensor pad_by_mode(const Tensor& x, std::span<const int64_t> before_after, const
   return out;
 }
 
-}  // namespace
-
-// ---- primitives
-
-namespace {
-
 // Row-major number of the elements of `shape`, as far as they count.
 Tensor element_numbers(const Shape& shape) {
   Tensor n = Tensor(0);
@@ -75,15 +63,15 @@ Tensor gathered(const Tensor& x, const Shape& want) {
     at = at + (i == 0 ? rest : rest.mod(n)) * stride;
     rest = rest.div(n, "floor");
   }
-  Dims every(x.ndim(), 0);
-  std::iota(every.begin(), every.end(), 0);
-  const Tensor flat = whole_axes(x, every).flatten();
+  const Tensor flat = whole_axes(x, axes_from(0, x.ndim())).flatten();
   at = at.cast(flat.numel() <= INT32_MAX ? DType::Int32 : DType::Int64);
   at = broadcast_to("reshape", at, Shape(std::span<const int64_t>(want)));
   return sized(wrap(gather(flat.uop(), at.uop())), sizes_of(want));
 }
 
 }  // namespace
+
+// ---- primitives
 
 Tensor Tensor::reshape(const IntList& to) const {
   // Symbolic sizes that stay cancel, so that one unknown is found beside them.
@@ -139,11 +127,8 @@ Tensor Tensor::expand(const IntList& to) const {
 Tensor Tensor::permute(const IntList& order) const {
   Dims axes;
   for (const int64_t a : order) axes.push_back(resolve_axis("permute", a, shape()));
-  Dims sorted = axes;
-  std::ranges::sort(sorted);
-  bool ok = axes.size() == ndim();
-  for (size_t i = 0; ok && i < sorted.size(); ++i) ok = sorted[i] == static_cast<int64_t>(i);
-  WHIT_USER(ok, Runtime, "[permute] {} is no permutation of the {} axes of {}", dims_str(order), ndim(), shape());
+  WHIT_USER(std::ranges::is_permutation(axes, axes_from(0, ndim())), Runtime, "[permute] {} is no permutation of the {} axes of {}", dims_str(order),
+            ndim(), shape());
   if (std::ranges::is_sorted(axes)) return *this;
   return move_view(*this, [&](const UOp& u) { return permuted(u, axes); });
 }
@@ -273,8 +258,7 @@ Tensor Tensor::unsqueeze(int64_t dim) const {
 }
 
 Tensor Tensor::transpose(int64_t dim0, int64_t dim1) const {
-  Dims order(ndim(), 0);
-  std::iota(order.begin(), order.end(), 0);
+  Dims order = axes_from(0, ndim());
   const auto a = static_cast<size_t>(resolve_axis("transpose", dim0, shape()));
   const auto b = static_cast<size_t>(resolve_axis("transpose", dim1, shape()));
   if (ndim() == 0) return *this;
@@ -312,8 +296,7 @@ Tensor Tensor::stack(std::span<const Tensor> tensors, int64_t dim) {
     WHIT_USER(t.shape() == tensors[0].shape(), Value, "[stack] shapes {} and {} differ", tensors[0].shape(), t.shape());
     parts.push_back(t.unsqueeze(dim));
   }
-  const int64_t n = static_cast<int64_t>(parts[0].ndim());
-  return cat(parts, dim < 0 ? dim + n : dim);
+  return cat(parts, dim);
 }
 
 Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
@@ -435,11 +418,9 @@ Tensor Tensor::repeat_interleave(int64_t repeats, std::optional<int64_t> dim) co
   const Tensor x = dim ? *this : flatten();
   const auto axis = must_have_axis("repeat_interleave", dim.value_or(0), x.shape());
   Sints with_one = sizes_of(x.shape()), wide = with_one, joined = with_one;
-  if (x.ndim() > 0) {
-    with_one.insert(with_one.begin() + axis + 1, 1);
-    wide.insert(wide.begin() + axis + 1, repeats);
-    joined[axis] = times(joined[axis], repeats);
-  }
+  with_one.insert(with_one.begin() + axis + 1, 1);
+  wide.insert(wide.begin() + axis + 1, repeats);
+  joined[axis] = times(joined[axis], repeats);
   return x.reshape(with_one).expand(wide).reshape(joined);
 }
 
@@ -489,14 +470,9 @@ Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
   Tensor x = permute(order);
   const size_t r = x.ndim() - 2;
   const int64_t rows = x.shape()[r], cols = x.shape()[r + 1];
-  const int64_t row0 = std::max<int64_t>(0, -offset), col0 = std::max<int64_t>(0, offset);
-  const int64_t n = std::max<int64_t>(0, std::min(rows - row0, cols - col0));
+  const int64_t row0 = std::clamp<int64_t>(-offset, 0, rows), col0 = std::clamp<int64_t>(offset, 0, cols);
+  const int64_t n = std::min(rows - row0, cols - col0);
   // A square of n x n, flattened with one column more: the diagonal becomes the first column.
-  if (n == 0) {
-    x = part(part(x, r, 0, 0), r + 1, 0, std::min<int64_t>(cols, 1));
-    Dims empty(x.shape().begin(), x.shape().end() - 1);
-    return x.reshape(empty);
-  }
   x = part(part(x, r, row0, row0 + n), r + 1, col0, col0 + n);
   Dims lead(x.shape().begin(), x.shape().end() - 2);
   Dims flat = lead, grid = lead, out = lead;
@@ -508,8 +484,7 @@ Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
   return part(x, r + 1, 0, 1).reshape(out);
 }
 
-namespace {
-Tensor triangle(const char* op, const Tensor& x, int64_t diagonal, bool upper) {
+static Tensor triangle(const char* op, const Tensor& x, int64_t diagonal, bool upper) {
   WHIT_USER(x.ndim() >= 2, Runtime, "[{}] shape {}; expected at least two axes", op, x.shape());
   if (x.numel() == 0) return x;
   const auto col = static_cast<int64_t>(x.ndim()) - 1;
@@ -518,7 +493,6 @@ Tensor triangle(const char* op, const Tensor& x, int64_t diagonal, bool upper) {
   const Tensor zero = Tensor::constant(0.0, x.dtype());
   return upper ? keep.where(x, zero) : keep.where(zero, x);
 }
-}  // namespace
 Tensor Tensor::triu(int64_t diagonal) const { return triangle("triu", *this, diagonal, true); }
 Tensor Tensor::tril(int64_t diagonal) const { return triangle("tril", *this, diagonal, false); }
 

@@ -58,18 +58,17 @@ Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& val
 
 // ---- losses
 
-namespace detail {
+namespace {
 void check_reduction(const char* op, std::string_view reduction) {
   WHIT_USER(reduction == "mean" || reduction == "sum" || reduction == "none", Value, "[{}] reduction '{}'; expected 'mean', 'sum' or 'none'", op,
             reduction);
 }
+// Reduces a loss as "mean", "sum" or "none" says.
 Tensor reduce_loss(const char* op, const Tensor& x, std::string_view reduction) {
   check_reduction(op, reduction);
   return reduction == "mean" ? x.mean() : reduction == "sum" ? x.sum() : x;
 }
-}  // namespace detail
 
-namespace {
 // The logarithms of the probabilities of labels along an axis, mixed with their mean over all classes.
 Tensor label_scores(const Tensor& log_probs, const Tensor& y, int64_t axis, double smoothing) {
   const Tensor labels = is_float(y.dtype()) || y.dtype() == DType::Bool ? y.cast(default_int()) : y;

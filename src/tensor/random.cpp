@@ -55,11 +55,7 @@ void start(Stream& stream, const std::string& device, size_t number, uint64_t se
   stream.number = number;
 }
 
-int64_t fan_in(const IntList& shape) {
-  int64_t n = 1;
-  for (size_t i = 1; i < shape.size(); ++i) n *= shape[i];
-  return n;
-}
+int64_t fan_in(const IntList& shape) { return shape.empty() ? 1 : detail::prod(std::span<const int64_t>(shape).subspan(1)); }
 
 void check_float(const char* op, DType dt) { WHIT_USER(is_float(dt) && !is_weak(dt), Value, "[{}] {}; expected a float dtype", op, dt); }
 
@@ -90,9 +86,6 @@ Tensor bits_to_rand(const Tensor& bits, DType dt, const IntList& shape) {
   return (b.rshift(Tensor::constant_int(bytes * 8 - mantissa, u)).bitwise_or(one).bitcast(dt) - Tensor::constant(1.0, dt)).reshape(shape);
 }
 
-}  // namespace
-
-namespace {
 // Each of several devices keeps its part of random numbers, as it does of y.
 Tensor cut_like(const Tensor& x, const Tensor& y) {
   const int64_t axis = shard_axis(y.uop());

@@ -10,8 +10,6 @@ using namespace detail;
 
 namespace {
 
-Tensor strong(const Tensor& x) { return x.cast(strong_dtype(x.dtype(), default_int(), default_float())); }
-
 // A reduction; one over no elements is the monoid's identity.
 Tensor fold(const Tensor& x, std::string_view monoid, std::span<const int64_t> axes, bool keepdim) {
   if (x.numel() == 0) {
@@ -33,8 +31,6 @@ Tensor count_of(const Shape& s, std::span<const int64_t> axes, DType dt, double 
   const Tensor count = wrap(cast(n.uop(), dt));
   return correction == 0 ? count : (count - correction).maximum(0);
 }
-
-DType wide_float(DType dt) { return is_weak(dt) ? dt : least_upper_dtype(dt, DType::Float32); }
 
 }  // namespace
 
@@ -88,9 +84,8 @@ std::pair<Tensor, Tensor> Tensor::std_mean(const Axes& axis, bool keepdim, doubl
   return {v.sqrt(), m};
 }
 
-namespace {
 // The first index of the largest or smallest element; the first NaN wins over all.
-Tensor arg_extreme(const char* op, const Tensor& self, std::optional<int64_t> axis, bool keepdim, bool largest) {
+static Tensor arg_extreme(const char* op, const Tensor& self, std::optional<int64_t> axis, bool keepdim, bool largest) {
   const Tensor all = strong(self);
   const Tensor x = axis ? all : all.flatten();
   const int64_t a = resolve_axis(op, axis.value_or(0), x.shape());
@@ -100,20 +95,16 @@ Tensor arg_extreme(const char* op, const Tensor& self, std::optional<int64_t> ax
   Tensor hit = x.eq(best);
   if (is_float(x.dtype())) hit = hit | x.isnan();
   const Tensor index = hit.where(lane_index(x, a), Tensor::constant_int(n, DType::Int32)).min(a, keepdim);
-  if (axis || !keepdim) return index;
-  return index.reshape(Dims(self.ndim(), 1));
+  return axis || !keepdim ? index : index.reshape(Dims(self.ndim(), 1));
 }
-}  // namespace
 Tensor Tensor::argmax(std::optional<int64_t> axis, bool keepdim) const { return arg_extreme("argmax", *this, axis, keepdim, true); }
 Tensor Tensor::argmin(std::optional<int64_t> axis, bool keepdim) const { return arg_extreme("argmin", *this, axis, keepdim, false); }
 
 Tensor Tensor::normalize(double p, int64_t dim, double eps) const {
   const Tensor x = to_mean_dtype(*this);
-  if (p == 0) {
-    const Tensor n = x.ne(0).sum(dim, true).cast(x.dtype());
-    return x / n.maximum(eps);
-  }
-  const Tensor norm = p == 2 ? (x * x).sum(dim, true).sqrt() : x.abs().pow(p).sum(dim, true).pow(1 / p);
+  const Tensor norm = p == 0   ? x.ne(0).sum(dim, true).cast(x.dtype())
+                      : p == 2 ? (x * x).sum(dim, true).sqrt()
+                               : x.abs().pow(p).sum(dim, true).pow(1 / p);
   return x / norm.maximum(eps);
 }
 
@@ -130,29 +121,16 @@ Tensor Tensor::logsumexp(const Axes& axis, bool keepdim) const {
   return (keepdim ? s : s.reshape(reduced_dims(shape(), axes, false))).cast(f.dtype());
 }
 
-namespace {
-struct SoftmaxParts {
-  Tensor shifted, exps, sum;
-  DType out;
-};
-SoftmaxParts softmax_parts(const char* op, const Tensor& self, int64_t axis, std::optional<DType> dt) {
+static Tensor softmax_of(const char* op, const Tensor& self, int64_t axis, std::optional<DType> dt, bool log) {
   const int64_t a = resolve_axis(op, axis, self.shape());
   const Tensor f = to_float_dtype(strong(self)).cast(dt.value_or(to_float_dtype(strong(self)).dtype()));
   const Tensor x = f.cast(wide_float(f.dtype()));
   const Axes axes = self.ndim() ? Axes(a) : Axes(std::initializer_list<int64_t>{});
-  const Tensor shifted = x - x.max(axes, true).detach();
-  const Tensor e = shifted.exp();
-  return {shifted, e, e.sum(axes, true), f.dtype()};
+  const Tensor shifted = x - x.max(axes, true).detach(), e = shifted.exp(), sum = e.sum(axes, true);
+  return (log ? shifted - sum.log() : e * sum.reciprocal()).cast(f.dtype());
 }
-}  // namespace
-Tensor Tensor::softmax(int64_t axis, std::optional<DType> dt) const {
-  const SoftmaxParts p = softmax_parts("softmax", *this, axis, dt);
-  return (p.exps * p.sum.reciprocal()).cast(p.out);
-}
-Tensor Tensor::log_softmax(int64_t axis, std::optional<DType> dt) const {
-  const SoftmaxParts p = softmax_parts("log_softmax", *this, axis, dt);
-  return (p.shifted - p.sum.log()).cast(p.out);
-}
+Tensor Tensor::softmax(int64_t axis, std::optional<DType> dt) const { return softmax_of("softmax", *this, axis, dt, false); }
+Tensor Tensor::log_softmax(int64_t axis, std::optional<DType> dt) const { return softmax_of("log_softmax", *this, axis, dt, true); }
 Tensor Tensor::softmin(int64_t axis, std::optional<DType> dt) const { return neg().softmax(axis, dt); }
 
 // ---- cumulative
@@ -187,11 +165,7 @@ Tensor scan_last(const Tensor& x, std::string_view monoid) {
   const Tensor inner = fold_prefixes(padded.reshape(dims), monoid).contiguous();
   const Tensor totals = scan_last(inner.split({kBlock - 1, 1}, -1)[1].squeeze(-1), monoid);
   const Tensor before = Tensor::arange(0, n_blocks, 1).lt(1).where(identity, totals.pad({1, -1})).unsqueeze(-1);
-  const Tensor joined = monoid == "add"     ? inner + before
-                        : monoid == "mul"   ? inner * before
-                        : monoid == "max"   ? inner.maximum(before)
-                        : monoid == kLogAdd ? inner.logaddexp(before)
-                                            : inner.minimum(before);
+  const Tensor joined = monoid == kLogAdd ? inner.logaddexp(before) : by_monoid(monoid, inner, before);
   dims.pop_back();
   dims.back() = n_blocks * kBlock;
   return joined.reshape(dims).split({n, n_blocks * kBlock - n}, -1)[0];
@@ -302,7 +276,7 @@ std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int64_t dim, bool largest, boo
   const int64_t a = resolve_axis("topk", dim, shape());
   const int64_t n = ndim() ? shape()[static_cast<size_t>(a)] : 1;
   WHIT_USER(0 <= k && k <= n, Value, "[topk] k is {}, axis {} of shape {} has {}", k, a, shape(), n);
-  const auto [v, i] = sort(dim, !largest ? false : true);
+  const auto [v, i] = sort(dim, largest);
   if (ndim() == 0) return {v, i};
   return {v.split({k, n - k}, a)[0], i.split({k, n - k}, a)[0]};
 }

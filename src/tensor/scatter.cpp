@@ -113,9 +113,8 @@ Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& sr
   const char* monoid = reduce == "prod" ? "mul" : reduce == "amax" ? "max" : "min";
   const Tensor identity = wrap(constant_of(monoid_identity(monoid, dtype())));
   const Tensor all = hit.where(values.unsqueeze(0), identity);
-  const Tensor best = reduce == "prod" ? all.prod(1) : reduce == "amax" ? all.max(1) : all.min(1);
-  const Tensor with_self = reduce == "prod" ? self * best : reduce == "amax" ? self.maximum(best) : self.minimum(best);
-  return touched.where(include_self ? with_self : best, self).reshape(shape());
+  const Tensor best = reduce_tensor(strong(all), monoid, Dims{1}, false);
+  return touched.where(include_self ? by_monoid(monoid, self, best) : best, self).reshape(shape());
 }
 
 Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, const Tensor& fill_value) const {

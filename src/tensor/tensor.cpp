@@ -12,6 +12,7 @@
 #include "engine/buffers.h"
 #include "engine/jit.h"
 #include "engine/ranges.h"
+#include "engine/realize.h"
 #include "ir/eval.h"
 #include "rules/batch.h"
 #include "runtime/buffer.h"
@@ -55,12 +56,6 @@ UOp host_buffer(DType dtype, int64_t n_elems, std::shared_ptr<void> memory, cons
   const BufferPtr seen = engine::make_buffer(dtype, n_elems, home, spec);
   set_payload(b, {seen.get(), [seen, memory = std::move(memory)](void*) {}});
   return home == device ? b : UOp::make(Op::Copy, dtype, {b}, Arg(std::string_view(device)));
-}
-
-// Converts strong values of any dtype; weak ones are read as their strong dtype.
-Tensor readable(const Tensor& x) {
-  const DType strong = strong_dtype(x.dtype(), default_int(), default_float());
-  return strong == x.dtype() ? x : x.cast(strong);
 }
 
 }  // namespace
@@ -150,7 +145,7 @@ Tensor fresh_tensor(DType dtype, const Shape& shape, std::string_view device, in
 
 Tensor stored(const UOp& x, std::string_view device, int64_t axis) {
   must_run_kernels(device);
-  const UOp value = cast_value(x, strong_dtype(x.dtype(), default_int(), default_float()));
+  const UOp value = cast_value(x, strong_of(x.dtype()));
   Tensor out = fresh_tensor(value.dtype(), x.shape(), device, axis);
   if (x.shape().numel() == 0) return out;
   out.impl()->storage->store(out.impl()->value, on_device(value, device));
@@ -274,7 +269,7 @@ void Tensor::realize_all(std::span<const Tensor> tensors) {
   }
   if (roots.empty()) return;
   if (engine::is_capturing()) leave_out_gradients(roots);
-  const std::vector<UOp> done = run_values(roots);
+  const std::vector<UOp> done = engine::realize(roots);
   for (size_t k = 0; k < done.size(); ++k) {
     const UOp base(engine::memory_of(done[k].node()));
     WHIT_CHECK(base.op() == Op::Buffer && done[k].shape() == roots[k].shape(), "realize gave {} of {} for {}", base.op(), done[k].shape(),
@@ -298,14 +293,14 @@ Tensor& Tensor::realize() {
 }
 
 std::vector<std::byte> Tensor::bytes() const {
-  std::vector<std::byte> out(static_cast<size_t>(numel()) * n_bytes(strong_dtype(dtype(), default_int(), default_float())));
+  std::vector<std::byte> out(static_cast<size_t>(numel()) * n_bytes(strong_of(dtype())));
   copy_to(out.data(), out.size());
   return out;
 }
 
 void Tensor::copy_to(void* host, size_t n) const {
   WHIT_USER(!shape().is_symbolic(), Assertion, "[data] shape {} is symbolic; shrink it to numbers first", shape());
-  const Tensor t = readable(*this);
+  const Tensor t = strong(*this);
   const size_t elem = static_cast<size_t>(n_bytes(t.dtype())), want = static_cast<size_t>(t.numel()) * elem;
   WHIT_USER(n == want, Value, "[copy_to] the destination has {} bytes; expected {}", n, want);
   if (n == 0) return;
@@ -334,29 +329,26 @@ void Tensor::copy_to(void* host, size_t n) const {
   }
   if (value.op() != Op::Buffer) {
     const UOp root = before.op() == Op::Contiguous ? before : UOp::make(Op::Contiguous, before.dtype(), {before});
-    value = run_values(std::span<const UOp>(&root, 1))[0];
+    value = engine::realize(std::span<const UOp>(&root, 1))[0];
     while (value.op() == Op::Reshape) value = value.src(0);
   }
   WHIT_CHECK(value.op() == Op::Buffer, "a read gave {}", value.op());
   engine::buffer_of(value)->copyout(host, static_cast<int64_t>(n));
 }
 
-namespace {
-DType strong_of(const Tensor& x) { return strong_dtype(x.dtype(), default_int(), default_float()); }
-Scalar only_element(const Tensor& x) {
+static Scalar only_element(const Tensor& x) {
   WHIT_USER(x.numel() == 1, Assertion, "[item] the tensor has shape {}; expected exactly one element", x.shape());
-  return read_element(strong_of(x), x.bytes().data(), 0);
+  return read_element(strong_of(x.dtype()), x.bytes().data(), 0);
 }
-}  // namespace
 double Tensor::item() const { return only_element(*this).as_double(); }
 int64_t Tensor::item_int() const {
   const Scalar s = only_element(*this);
-  return is_float(strong_of(*this)) ? static_cast<int64_t>(s.f) : s.i;
+  return is_float(s.dtype) ? static_cast<int64_t>(s.f) : s.i;
 }
 
 template <class Elem> std::vector<Elem> Tensor::to_vector() const {
   const os::IeeeFloats ieee;
-  const DType dt = strong_of(*this);
+  const DType dt = strong_of(dtype());
   const std::vector<std::byte> b = bytes();
   std::vector<Elem> out(static_cast<size_t>(numel()));
   for (size_t i = 0; i < out.size(); ++i) {

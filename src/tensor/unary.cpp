@@ -14,11 +14,7 @@ namespace {
 bool is_f64(const Tensor& x) { return x.dtype() == DType::Float64; }
 
 // Runs fn in at least float32 and casts back.
-template <class Fn> Tensor widened(const Tensor& x, Fn&& fn) {
-  const DType dt = x.dtype();
-  const DType wide = is_weak(dt) ? dt : least_upper_dtype(dt, DType::Float32);
-  return fn(x.cast(wide)).cast(dt);
-}
+template <class Fn> Tensor widened(const Tensor& x, Fn&& fn) { return fn(x.cast(wide_float(x.dtype()))).cast(x.dtype()); }
 
 // The same for any dtype, in the float dtype of its values.
 template <class Fn> Tensor in_float(const Tensor& x, Fn&& fn) { return widened(to_float_dtype(x), fn); }
@@ -117,11 +113,9 @@ Tensor Tensor::square() const { return *this * *this; }
 Tensor Tensor::exp() const {
   return in_float(*this, [](const Tensor& x) { return (x * std::numbers::log2e).exp2(); });
 }
-namespace {
-Tensor scaled_log2(const Tensor& x, double scale) {
+static Tensor scaled_log2(const Tensor& x, double scale) {
   return in_float(x, [&](const Tensor& wide) { return wide.log2() * scale; });
 }
-}  // namespace
 Tensor Tensor::log() const { return scaled_log2(*this, std::numbers::ln2); }
 Tensor Tensor::log10() const { return scaled_log2(*this, std::numbers::ln2 / std::numbers::ln10); }
 Tensor Tensor::cos() const {
