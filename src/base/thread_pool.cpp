@@ -184,8 +184,9 @@ void ThreadPool::run(std::span<const int64_t> extents, int64_t min_part, size_t 
   void* const own_scratch = thread_scratch(scratch_bytes);
   const int n_workers = static_cast<int>(n_threads - 1);
 
-  // Several parts a thread where the range allows it: threads that get less of their core then do less of the work.
-  Job job{body, context, extents, std::min(extent / min_part, n_threads * 4)};
+  // Several parts a thread where the range allows it: threads that get less of their core then do less of the work. As many
+  // for each: of three parts on two threads one would wait for the last.
+  Job job{body, context, extents, n_threads * std::min<int64_t>(extent / min_part / n_threads, 4)};
   for (int i = 0; i < n_workers; ++i) {
     Slot& slot = *impl_->slots[static_cast<size_t>(i)];
     slot.job = &job;

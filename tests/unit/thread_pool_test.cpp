@@ -61,6 +61,15 @@ TEST(ThreadPool, PartsAreNotSmallerThanAsked) {
   expect_each_once(marks, 0, 1000);
 }
 
+TEST(ThreadPool, ThreadsGetAsManyPartsEach) {
+  ThreadPool pool;
+  for (const auto& [min_part, threads, calls] : {std::array{33, 2, 2}, {15, 2, 6}, {1, 2, 8}, {12, 3, 6}, {30, 3, 3}}) {
+    Marks marks(100);
+    pool.run(std::array{int64_t{100}}, min_part, 0, mark, &marks, threads);
+    EXPECT_EQ(marks.calls.load(), calls) << min_part;
+  }
+}
+
 // Long iterations before short ones: a part that took as many of both would hold most of the work.
 TEST(ThreadPool, EachExtentIsCutOnItsOwn) {
   ThreadPool pool;
