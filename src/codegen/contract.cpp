@@ -30,6 +30,7 @@ namespace {
 constexpr double kNsPerCycle = 0.33;
 constexpr double kMostScratch = 32 << 20;  // bytes
 constexpr size_t kMostPlans = 24;          // for a search
+constexpr double kMostCopied = 24;         // rows
 
 int64_t size_of(const UOp& r) { return range_size(r.node()); }
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -114,20 +115,11 @@ double rows_cycles(int64_t n, int64_t tile, double vectors) {
   return (full + (rest ? 1.03 * tile_cycles(static_cast<double>(rest), vectors) : 0)) / static_cast<double>(n);
 }
 
-// How far apart an operand's elements lie along an axis, at most.
-int64_t reach(const Operand& x, const UOp& r) {
-  int64_t most = 0;
-  for (const Node* n : toposort(x.value))
-    if (n->op == Op::Index) most = std::max(most, std::abs(stride_of(affine_of(UOp(n->src()[1])), r).value));
-  return most;
-}
-
 // The tiles for a lane axis, the best one first. Rows run along the axis in which the operand lies closest, and maybe a
 // second one.
 std::vector<ContractPlan> tiles_of(const Contraction& c, const Target& t, const ContractPlan& p) {
   std::vector<UOp> rows = c.own[p.swapped ? 0 : 1];
-  const Operand& y = c.x[p.swapped ? 0 : 1];
-  std::stable_sort(rows.begin(), rows.end(), [&](const UOp& a, const UOp& b) { return reach(y, a) < reach(y, b); });
+  std::stable_sort(rows.begin(), rows.end(), [&](const UOp& a, const UOp& b) { return reach(c.sum.node(), a) < reach(c.sum.node(), b); });
   std::erase_if(rows, [](const UOp& r) { return r.n_src() > 0; });  // as far as another loop says
   const int64_t n = size_of(p.lane);
   const int64_t n_vectors = ceil_div(n, p.lanes);
@@ -534,6 +526,77 @@ void unroll_short_sums(Nest& nest, const UOp& sum) {
   replace_ranges(nest, map);
 }
 
+// Few outputs of long sums: the terms are lanes, a tile of sums is computed at once, and what does not lie along the sum is laid so
+// first. Lane l of a sum has the terms l, l + lanes ..; at last halves of the lanes are added. Gives false where chains of terms
+// take less time; that is a matter of sizes and strides alone, as it decides the order.
+bool dots(Nest& nest, const Contraction& c, const Target& target, std::vector<Nest>& out) {
+  constexpr double kMostSums = 16;
+  if (c.summed.size() != 1 || !c.batch.empty() || c.own[0].size() > 1 || c.own[1].size() > 1) return false;
+  const UOp& k = c.summed[0];
+  const int64_t n_terms = size_of(k), lanes = 64 / c.n_bytes;
+  const double terms = static_cast<double>(n_terms), steps = std::ceil(terms / static_cast<double>(lanes)),
+               n[] = {product(c.own[0]), product(c.own[1])};
+  double cycles = n[0] * n[1] * (0.55 * steps + 2), chain = 1e300, pack = 0;
+  for (const size_t i : {0, 1}) {
+    const Operand& x = c.x[i];
+    if (x.value != x.load || x.load.dtype() != c.sum.dtype() || x.load.src(0).n_src() == 3) return false;
+    if (std::ranges::any_of(c.own[i], [](const UOp& r) { return r.n_src() > 0; })) return false;  // as far as another loop says
+    if (!is_contiguous(x, k)) pack += n[i] > kMostCopied ? 1e300 : 0.8 * terms * n[i];
+    if (n[i] < 4) continue;
+    const double rows = n[1 - i], vectors = std::ceil(n[i] / static_cast<double>(lanes)), copy = is_contiguous(x, c.own[i][0]) ? 0 : 1.2 * n[i];
+    chain = std::min(chain, terms * (copy + std::max({0.55 * rows * vectors, rows + vectors / 2, std::min(rows * vectors, 4.0)})));
+  }
+  const double few = std::min(n[0], n[1]);
+  if (n_terms < lanes || k.n_src() > 0 || few > kMostCopied || (few < 2 && pack == 0) || cycles + pack > 0.8 * chain) return false;
+
+  double best = 1e300, tile[] = {1, 1};
+  for (double a = 1; a <= std::min(n[0], kMostSums); ++a)
+    for (double b = 1; b <= std::min(n[1], std::floor(kMostSums / a)); ++b) {
+      const double n_tiles = std::ceil(n[0] / a) * std::ceil(n[1] / b);
+      const double all = n_tiles * (steps * std::max({a * b / 2, 0.75 * (a + b), 4.0}) + 1.5 * a * b + 12);
+      if (all >= best || (reads_output(nest) && n_tiles * a * b != n[0] * n[1])) continue;  // what is read may not be computed twice
+      best = all, tile[0] = a, tile[1] = b;
+    }
+  const UOp o = fresh_range(ceil_div(n_terms, lanes), AxisType::Reduce), l = fresh_range(lanes, AxisType::Lane);
+  std::vector<UOp> loops, copies, fill;
+  UOp factor[] = {c.x[0].value, c.x[1].value};
+  RangeMap at{{k.node(), o * lanes + l}};
+  for (const size_t i : {0, 1}) {
+    if (!is_contiguous(c.x[i], k)) {
+      const UOp along = with_type(k, AxisType::Loop);
+      RangeMap own{{k.node(), along}};
+      std::vector<UOp> stage{along};
+      UOp place = k;
+      for (const UOp& r : c.own[i]) {
+        stage.push_back(own[r.node()] = with_type(r, AxisType::Upcast));
+        place = r * n_terms + k;
+      }
+      fill.insert(fill.end(), stage.begin(), stage.end());
+      stage.push_back(substitute(factor[i], own));
+      std::ranges::reverse(stage);
+      factor[i] = load(index(UOp::make(Op::Stage, c.sum.dtype(), stage), place));
+    }
+    if (n_terms % lanes) factor[i] = gate_loads(factor[i], k, lt(k, n_terms));
+    for (const UOp& r : c.own[i]) {
+      // The last block begins early enough to be whole; what it computes again is the same.
+      const auto height = static_cast<int64_t>(tile[i]);
+      loops.push_back(fresh_range(ceil_div(size_of(r), height), AxisType::Weak));
+      copies.push_back(fresh_range(height, AxisType::Upcast));
+      at[r.node()] = alu(Op::Min, {loops.back() * height, idx(size_of(r) - height)}) + copies.back();
+    }
+  }
+  if (n[1] > n[0]) std::ranges::reverse(loops);  // the smaller operand stays in the cache
+  at[c.sum.node()] = reduce(substitute(factor[0] * factor[1], at), "add", std::vector<UOp>{o, l});
+  nest.order = loops;
+  for (const std::vector<UOp>& list : {fill, {o}, copies, {l}}) nest.order.insert(nest.order.end(), list.begin(), list.end());
+  copies.insert(copies.end(), loops.begin(), loops.end());
+  for (UOp& e : nest.ends) e = remake_end(e, at, copies);
+  nest.opts += fmt::format("dots {}x{}{} ", tile[0], tile[1], pack > 0 ? " pack" : "");
+  parallelize(nest, loops, (cycles + pack) * kNsPerCycle, target, 25 * pack * kNsPerCycle);
+  out.push_back(std::move(nest));
+  return true;
+}
+
 // In an image with a margin the pixels of a row follow each other, and rows lie a little farther apart than they are long.
 // Lanes may then run over rows: those in the margin compute what nobody reads. Gives the nest with the sums of all places
 // of the image in a STAGE, and the contraction that fills it.
@@ -577,6 +640,7 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   c = Contraction();
   if (!recognise(nest, c)) return false;
   if ((c.own[0].empty() && c.own[1].empty()) || product(c.summed) < 2) return false;
+  if (dots(nest, c, target, out)) return true;
   const std::vector<ContractPlan> plans = plans_of(nest, c, target);
   if (plans.empty()) return false;
   const auto too_big = [&](const ContractPlan& p) {

@@ -193,18 +193,6 @@ std::vector<UOp> common_loops(const Nest& nest) {
   return common;
 }
 
-// The farthest that a step of `r` moves any load of a REDUCE, in bytes; -1 when one is not linear in it.
-int64_t reach(const Node* sum, const UOp& r) {
-  int64_t most = 0;
-  for (const Node* n : toposort(UOp(sum->src()[0]))) {
-    if (n->op != Op::Index) continue;
-    const Stride s = stride_of(affine_of(UOp(n->src()[1])), r);
-    if (!s.linear) return -1;
-    most = std::max(most, std::abs(s.value) * n_bytes(n->dtype));
-  }
-  return most;
-}
-
 // Sums down columns. Where each term lies on another page and neighbouring outputs lie side by side, the terms' loop goes
 // outside: memory is read in its order, and the accumulators of many outputs rest in scratch memory. The order of each
 // sum stays.
@@ -311,6 +299,17 @@ void cut_far_sums(Nest& nest, double ns, const Target& target) {
 }
 
 }  // namespace
+
+int64_t reach(const Node* sum, const UOp& r) {
+  int64_t most = 0;
+  for (const Node* n : toposort(UOp(sum->src()[0]))) {
+    if (n->op != Op::Index) continue;
+    const Stride s = stride_of(affine_of(UOp(n->src()[1])), r);
+    if (!s.linear) return -1;
+    most = std::max(most, std::abs(s.value) * n_bytes(n->dtype));
+  }
+  return most;
+}
 
 std::vector<Segment> segments_of(int64_t n, int64_t lanes, int64_t unroll, bool short_tail) {
   std::vector<Segment> out;

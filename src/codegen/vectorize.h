@@ -12,6 +12,9 @@ struct Segment {
 /// in shorter vectors or, when `short_tail`, one by one.
 std::vector<Segment> segments_of(int64_t n, int64_t lanes, int64_t unroll, bool short_tail);
 
+/// The farthest that a step of `r` moves any load of a REDUCE, in bytes; -1 when one is not linear in it.
+int64_t reach(const Node* sum, const UOp& r);
+
 /// A copy with ranges of its own.
 Nest clone(const Nest& nest);
 /// The END with other ranges: `map` says what its old ones stand for.

@@ -183,7 +183,6 @@ struct CapturedGraph::Impl {
   std::vector<int32_t> same_as{};     // by input: the first input with the same memory in the capture
   std::vector<char> input_written{};  // by input
   bool any_input_written = false;
-  bool binds = false;                  // something is bound anew by each replay: an input, a variable, memory of a result
   std::vector<void*> input_handles{};  // bound now
   std::vector<std::vector<uint32_t>> input_places{};
   std::vector<Made> made{};
@@ -202,8 +201,6 @@ struct CapturedGraph::Impl {
   Device* opened = nullptr;                     // that device, from the first run on
 
   void bind(std::span<const UOp> inputs, const VariableValues& named);
-  void settle_anew(std::span<const UOp> inputs);
-  void run_observed(std::span<const UOp> inputs, bool queued);
   BoundArg bound_arg(const Slot& s, std::span<const UOp> inputs) const;
   BoundCall bound_call(const Call& c, std::span<const UOp> inputs) const;
 };
@@ -352,7 +349,6 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs, int
     if (s.kind == Slot::Kind::Input || (s.kind == Slot::Kind::Arena && s.n_bytes == 0)) continue;
     g->handles[i] = g->bound_arg(s, {}).handle();
   }
-  g->binds = !g->same_as.empty() || !g->variables.empty() || !g->made.empty();
   std::unique_ptr<CapturedGraph> graph(new CapturedGraph(std::move(g)));
   if (flag::DEBUG() >= 1)
     log_line(fmt::format("captured {} kernels, {} inputs, {} outputs, {} bytes of temporaries, {} that last", graph->n_kernels(), graph->n_inputs(),
@@ -438,48 +434,31 @@ BoundCall CapturedGraph::Impl::bound_call(const Call& c, std::span<const UOp> in
   return call;
 }
 
-void CapturedGraph::Impl::settle_anew(std::span<const UOp> inputs) {
-  const auto changes = [&] {
-    return std::accumulate(read.begin(), read.end(), uint64_t{0}, [](uint64_t n, const BufferPtr& b) { return n + b->n_changes(); });
-  };
-  if (changes() == n_changes) return;
-  for (const Call& c : settled) run_call(bound_call(c, inputs), true);
-  n_changes = changes();
-}
-
-// Calls that are timed, queued or copies.
-void CapturedGraph::Impl::run_observed(std::span<const UOp> inputs, bool queued) {
-  for (const Call& c : calls) {
-    if (c.program && !queued) {
-      run_program(*c.program, handles.data() + c.first_handle, values.data() + c.first_value, true);
-    } else {
-      run_call(bound_call(c, inputs), true, is_several);
-    }
-  }
-}
-
 std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const VariableValues& variables) {
   const ProfileSpan span("replay", "replay");
   Impl& g = *impl_;
   WHIT_CHECK(inputs.size() == g.same_as.size(), "{} inputs of a graph with {}", inputs.size(), g.same_as.size());
-  if (g.binds) g.bind(inputs, variables);
-  if (!g.settled.empty()) g.settle_anew(inputs);
+  if (!inputs.empty() || !variables.empty() || !g.made.empty()) g.bind(inputs, variables);
+  const auto changes = [&] {
+    return std::accumulate(g.read.begin(), g.read.end(), uint64_t{0}, [](uint64_t n, const BufferPtr& b) { return n + b->n_changes(); });
+  };
+  if (!g.settled.empty() && changes() != g.n_changes) {
+    for (const Impl::Call& c : g.settled) run_call(g.bound_call(c, inputs), true);
+    g.n_changes = changes();
+  }
   for (const Extent& w : g.written) w.base->count_change();
   for (size_t i = 0; g.any_input_written && i < inputs.size(); ++i)
     if (g.input_written[i]) buffer_at(buffer_below(inputs[i]))->count_change();
   for (const Made& m : g.made) m.turn().buffer->count_change();
   if (!g.opened) g.opened = &Device::get(g.device);
-  if (const bool queued = is_queued(*g.opened); queued || g.has_copies || is_timed()) {
-    g.run_observed(inputs, queued);
+  if (is_queued(*g.opened) || g.has_copies || is_timed()) {
+    for (const Impl::Call& c : g.calls) run_call(g.bound_call(c, inputs), true, g.is_several);
   } else {
     for (const Impl::Call& c : g.calls) {
       void* const* const h = g.handles.data() + c.first_handle;
       const int64_t* const v = g.values.data() + c.first_value;
-      if (c.cpu.fn) {
-        c.cpu.launch(h, v);
-      } else {
-        c.program->run(h, v);
-      }
+      if (c.cpu.fn) c.cpu.launch(h, v);
+      else c.program->run(h, v);
     }
     GlobalCounters::add_kernels(g.n_kernels, g.n_ops, g.n_bytes, 0);
   }
@@ -520,7 +499,6 @@ size_t CapturedGraph::n_inputs() const { return impl_->same_as.size(); }
 bool CapturedGraph::writes_input(size_t number) const { return impl_->input_written[number] != 0; }
 
 int64_t CapturedGraph::n_kernels() const { return impl_->n_kernels; }
-int64_t CapturedGraph::n_copies() const { return static_cast<int64_t>(impl_->calls.size()) - impl_->n_kernels; }
 int64_t CapturedGraph::arena_bytes() const {
   int64_t n = 0;
   for (const auto& a : impl_->arenas) n += a.second->n_bytes();

@@ -44,7 +44,6 @@ class CapturedGraph {
   bool writes_input(size_t number) const;
 
   int64_t n_kernels() const;
-  int64_t n_copies() const;
   int64_t arena_bytes() const;    ///< of temporaries
   int64_t lasting_bytes() const;  ///< of what is computed only when what it is computed from has changed
 

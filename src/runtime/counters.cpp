@@ -16,20 +16,17 @@ std::atomic<Slot*> slots{nullptr};  // of all threads; one that has ended leaves
 
 ThreadSum::Parts& ThreadSum::take() {
   struct Owner {
-    Slot* slot = slots.load(std::memory_order_acquire);
-    Owner() {
-      while (slot && slot->is_taken.exchange(true, std::memory_order_acq_rel)) slot = slot->next;
-      if (slot) return;
-      slot = new Slot;
-      slot->next = slots.load(std::memory_order_relaxed);
-      while (!slots.compare_exchange_weak(slot->next, slot, std::memory_order_acq_rel)) {
-      }
-    }
+    Slot* slot;
     ~Owner() { slot->is_taken.store(false, std::memory_order_release); }
   };
-  static thread_local const Owner owner;
-  own_ = &owner.slot->parts;
-  return *own_;
+  Slot* s = slots.load(std::memory_order_acquire);
+  while (s && s->is_taken.exchange(true, std::memory_order_acq_rel)) s = s->next;
+  if (!s) {
+    s = new Slot{.next = slots.load(std::memory_order_relaxed)};
+    while (!slots.compare_exchange_weak(s->next, s, std::memory_order_acq_rel)) continue;
+  }
+  static thread_local const Owner owner{s};
+  return *(own_ = &owner.slot->parts);
 }
 
 int64_t ThreadSum::load() const {

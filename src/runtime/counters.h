@@ -40,10 +40,7 @@ struct GlobalCounters {
   static void add_kernels(int64_t n_kernels, int64_t n_ops, int64_t n_bytes, int64_t t_ns) {
     ThreadSum::Parts& own = ThreadSum::own();
     const auto add = [&](ThreadSum::Part p, int64_t n) { own[p].store(own[p].load(std::memory_order_relaxed) + n, std::memory_order_relaxed); };
-    add(ThreadSum::kKernels, n_kernels);
-    add(ThreadSum::kOps, n_ops);
-    add(ThreadSum::kBytes, n_bytes);
-    if (t_ns) add(ThreadSum::kNs, t_ns);
+    add(ThreadSum::kKernels, n_kernels), add(ThreadSum::kOps, n_ops), add(ThreadSum::kBytes, n_bytes), add(ThreadSum::kNs, t_ns);
   }
   void add_memory(int64_t n_bytes);
 };

@@ -55,6 +55,36 @@ TEST(Contract, Matmul) {
       }
 }
 
+// Few outputs of long sums. What decides is the shape: the order of a sum is the same on every machine, and whatever is stored.
+TEST(Contract, FewLongSumsAreDotProducts) {
+  using S = zoo::MatmulShape;
+  for (const int vector_bytes : {16, 32, 64})
+    for (const int cores : {1, 8}) {
+      Target t = small(1 << 20, cores);
+      t.vector_bytes = vector_bytes;
+      const auto is_dots = [&](const S& s) { return opts(zoo::matmul(s), t).find("dots") != std::string::npos; };
+      for (const S& s : {S{17, 17, 64, false, true}, S{7, 17, 333, false, true}, S{24, 3, 100}, S{3, 40, 70, true, true}, S{1, 3, 65},
+                         S{3, 1, 33, true, false}, S{5, 3, 16}, S{17, 17, 64, false, true, true}}) {
+        EXPECT_EQ(check(zoo::matmul(s), t), "") << s.m << " " << s.n << " " << s.k;
+        EXPECT_TRUE(is_dots(s)) << s.m << " " << s.n << " " << s.k;
+      }
+      for (const S& s : {S{64, 64, 64, false, true}, S{17, 17, 333}, S{3, 3, 15}, S{3, 64, 64, true, false}}) EXPECT_FALSE(is_dots(s)) << s.m;
+    }
+}
+
+// A sum in place reads what it overwrites: no output may be computed twice, as those of a last block that begins early are.
+TEST(Contract, DotProductsAddedInPlace) {
+  for (const int64_t m : {8, 17}) {
+    zoo::Ranges r;
+    const int64_t n = 3, k = 50;
+    const UOp i = r.out(m), j = r.out(n), q = r.sum(k), to = zoo::buffer(0, m * n);
+    const UOp sum = zoo::sum_over(zoo::at(zoo::buffer(1, m * k), i * k + q) * zoo::at(zoo::buffer(2, n * k), j * k + q), {q});
+    const UOp kernel = zoo::sink({zoo::put(to, i * n + j, zoo::at(to, i * n + j) + sum, {i, j})});
+    EXPECT_EQ(check(kernel, small()), "") << m;
+    EXPECT_NE(opts(kernel, small()).find("dots"), std::string::npos) << m;
+  }
+}
+
 TEST(Contract, MatmulThatIsChunkedOrCut) {
   EXPECT_EQ(check(zoo::matmul({100, 300, 130}), small(32 << 10)), "");
   EXPECT_EQ(check(zoo::matmul({100, 300, 130, false, true, true}), small(4 << 10)), "");
