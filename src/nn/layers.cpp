@@ -19,6 +19,12 @@ void init_conv(Tensor& weight, Tensor& bias, int64_t rows, int64_t columns, cons
   if (n_biases) bias = uniform(n_biases, bound);
 }
 
+// The scale and the shift of a norm, which change nothing yet.
+void init_norm(Tensor& weight, Tensor& bias, const IntList& shape) {
+  weight = Tensor::ones(shape);
+  bias = Tensor::zeros(shape);
+}
+
 IntList two_axes(const IntList& k) { return k.is_single() ? IntList{k[0], k[0]} : k; }
 
 }  // namespace
@@ -65,10 +71,7 @@ ConvTranspose2d::ConvTranspose2d(int64_t in_channels, int64_t out_channels, cons
     : ConvTranspose(in_channels, out_channels, two_axes(kernel_size), config) {}
 
 BatchNorm::BatchNorm(int64_t size, const BatchNormConfig& c) : config(c) {
-  if (c.affine) {
-    weight = Tensor::ones(size);
-    bias = Tensor::zeros(size);
-  }
+  if (c.affine) init_norm(weight, bias, size);
   if (!c.track_running_stats) return;
   running_mean = Tensor::zeros(size).is_param_(false);
   running_var = Tensor::ones(size).is_param_(false);
@@ -99,9 +102,7 @@ void BatchNorm::visit(Walk& w) {
 }
 
 LayerNorm::LayerNorm(const IntList& shape, const NormConfig& config) : normalized_shape(shape.begin(), shape.end()), eps(config.eps) {
-  if (!config.affine) return;
-  weight = Tensor::ones(normalized_shape);
-  bias = Tensor::zeros(normalized_shape);
+  if (config.affine) init_norm(weight, bias, normalized_shape);
 }
 Tensor LayerNorm::operator()(const Tensor& x) const {
   const size_t n = normalized_shape.size();
@@ -115,9 +116,7 @@ Tensor LayerNorm::operator()(const Tensor& x) const {
 Tensor LayerNorm2d::operator()(const Tensor& x) const { return LayerNorm::operator()(x.permute({0, 2, 3, 1})).permute({0, 3, 1, 2}); }
 
 GroupNorm::GroupNorm(int64_t groups, int64_t num_channels, const NormConfig& config) : num_groups(groups), eps(config.eps) {
-  if (!config.affine) return;
-  weight = Tensor::ones(num_channels);
-  bias = Tensor::zeros(num_channels);
+  if (config.affine) init_norm(weight, bias, num_channels);
 }
 Tensor GroupNorm::operator()(const Tensor& x) const {
   const Tensor y = x.reshape({x.size(0), num_groups, -1}).layernorm(-1, eps).reshape(x.shape());

@@ -98,26 +98,17 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
   const Dims out_pad = spread("conv_transpose2d", "output_padding", o.output_padding, n);
   const Dims pads = resolve_pool_pads("conv_transpose2d", o.padding, n);
   // The weight of the equivalent convolution: groups apart, channels swapped, taps reversed.
-  Dims g_dims{groups, cin / groups, cout}, w_dims{groups * cout, cin / groups}, flips;
-  for (size_t i = 0; i < n; ++i) {
-    g_dims.push_back(weight.shape()[2 + i]);
-    w_dims.push_back(weight.shape()[2 + i]);
-    flips.push_back(static_cast<int64_t>(2 + i));
-  }
-  const Tensor w = weight.reshape(g_dims).transpose(1, 2).reshape(w_dims).flip(flips);
+  Dims g_dims{groups, cin / groups, cout}, w_dims{groups * cout, cin / groups};
+  for (Dims* const dims : {&g_dims, &w_dims}) dims->append(weight.shape().begin() + 2, weight.shape().end());
+  const Tensor w = weight.reshape(g_dims).transpose(1, 2).reshape(w_dims).flip(axes_from(2, 2 + n));
   // Zeros between the elements: [n] -> [n, stride] -> [(n-1)*stride + 1].
   Tensor x = *this;
   for (size_t i = 0; i < n; ++i) {
     if (stride[i] == 1) continue;
-    const size_t axis = 2 + i;
-    const int64_t size = x.shape()[axis];
+    const auto axis = static_cast<int64_t>(2 + i), size = x.size(axis);
     std::vector<AxisPair> p(x.ndim() + 1);
-    p[axis + 1] = std::pair<int64_t, int64_t>(0, stride[i] - 1);
-    x = x.unsqueeze(static_cast<int64_t>(axis) + 1).pad_axes(p);
-    Dims dims(x.shape().begin(), x.shape().end());
-    dims[axis] *= stride[i];
-    dims.erase(dims.begin() + axis + 1);
-    x = x.reshape(dims).split({(size - 1) * stride[i] + 1, stride[i] - 1}, static_cast<int64_t>(axis))[0];
+    p[3 + i] = std::pair<int64_t, int64_t>(0, stride[i] - 1);
+    x = x.unsqueeze(axis + 1).pad_axes(p).flatten(axis, axis + 1).split({(size - 1) * stride[i] + 1, stride[i] - 1}, axis)[0];
   }
   Dims conv_pads;
   for (size_t i = n; i-- > 0;) {
@@ -136,7 +127,23 @@ namespace {
 struct PoolSizes {
   size_t n;
   Dims k, stride, dilation, pads;
+  Dims padded;  ///< the pads with what ceil_mode adds
 };
+
+// More padding at the ends, so that the last partial window counts; a window that would start in it does not.
+Dims ceil_pads(const Tensor& x, const PoolSizes& s) {
+  Dims out = s.pads;
+  for (size_t i = 0; i < s.n; ++i) {
+    const size_t at = 2 * (s.n - 1 - i);
+    const int64_t size = x.shape()[x.ndim() - s.n + i], before = s.pads[at], after = s.pads[at + 1];
+    const int64_t reach = s.dilation[i] * (s.k[i] - 1) + 1, room = size + before + after - reach;
+    if (s.stride[i] <= 0 || room + s.stride[i] - 1 < 0) continue;  // pool() refuses them
+    int64_t n_out = (room + s.stride[i] - 1) / s.stride[i] + 1;
+    if ((n_out - 1) * s.stride[i] >= size + before) --n_out;
+    out[at + 1] = after + std::max<int64_t>(0, (n_out - 1) * s.stride[i] + reach - (size + before + after));
+  }
+  return out;
+}
 
 PoolSizes pool_sizes(const char* op, const Tensor& x, const PoolOptions& o) {
   PoolSizes s;
@@ -146,83 +153,53 @@ PoolSizes pool_sizes(const char* op, const Tensor& x, const PoolOptions& o) {
   s.stride = o.stride ? spread(op, "stride", *o.stride, s.n) : s.k;
   s.dilation = spread(op, "dilation", o.dilation, s.n);
   s.pads = resolve_pool_pads(op, o.padding, s.n);
+  s.padded = o.ceil_mode ? ceil_pads(x, s) : s.pads;
   return s;
 }
 
-// More padding at the ends, so that the last partial window counts; a window that would start in it does not.
-Dims ceil_pads(const Tensor& x, const PoolSizes& s) {
-  Dims out = s.pads;
-  for (size_t i = 0; i < s.n; ++i) {
-    const size_t at = 2 * (s.n - 1 - i);
-    const int64_t size = x.shape()[x.ndim() - s.n + i], before = s.pads[at], after = s.pads[at + 1];
-    const int64_t reach = s.dilation[i] * (s.k[i] - 1) + 1, room = size + before + after - reach;
-    if (room + s.stride[i] - 1 < 0) continue;
-    int64_t n_out = (room + s.stride[i] - 1) / s.stride[i] + 1;
-    if ((n_out - 1) * s.stride[i] >= size + before) --n_out;
-    out[at + 1] = after + std::max<int64_t>(0, (n_out - 1) * s.stride[i] + reach - (size + before + after));
-  }
-  return out;
+Tensor windows(const char* op, const Tensor& x, const PoolSizes& s, double padding) {
+  return pool(op, x.pad(s.padded, {.value = padding}), s.k, s.stride, s.dilation);
 }
 
-Dims last_axes(size_t ndim, size_t n) {
-  Dims out;
-  for (size_t i = ndim - n; i < ndim; ++i) out.push_back(static_cast<int64_t>(i));
-  return out;
-}
-
-Tensor pad_with(const Tensor& x, const Dims& pads, const UOp& value) {
-  const Tensor padded = x.pad(pads);
-  if (padded.is_same(x)) return x;
-  const Tensor inside = wrap(broadcast_scalar(const_bool(true), x.shape())).pad(pads);
-  return inside.where(padded, wrap(value));
-}
+double lowest(DType dt) { return monoid_identity("max", dt).as_double(); }
 
 }  // namespace
 
 Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
   const PoolSizes s = pool_sizes("avg_pool2d", *this, o);
   if (shape().is_symbolic()) return row_by_row("avg_pool2d", *this, ndim() - s.n, [&](const Tensor& x) { return x.avg_pool2d(o); });
-  const Dims pads = o.ceil_mode ? ceil_pads(*this, s) : s.pads;
-  const Tensor x = to_float_dtype(*this);
-  const Tensor w = pool("avg_pool2d", x.pad(pads), s.k, s.stride, s.dilation);
-  const IntList axes = last_axes(w.ndim(), s.n);
+  const Tensor x = to_float_dtype(*this), w = windows("avg_pool2d", x, s, 0);
+  const IntList axes = axes_from(w.ndim() - s.n, w.ndim());
   if (!o.ceil_mode && o.count_include_pad) return w.mean(axes);
   // How many elements of each window count: with padding, but never what ceil_mode added.
   const Dims own(shape().end() - s.n, shape().end());
   Tensor ones = wrap(broadcast_scalar(constant(1.0, x.dtype()).uop(), own));
+  Dims extra = s.padded;
   if (o.count_include_pad) {
     ones = ones.pad(s.pads, {.value = 1.0});
-    Dims extra;
-    for (size_t i = 0; i < pads.size(); ++i) extra.push_back(pads[i] - s.pads[i]);
-    ones = ones.pad(extra);
-  } else {
-    ones = ones.pad(pads);
+    for (size_t i = 0; i < extra.size(); ++i) extra[i] -= s.pads[i];
   }
-  const Tensor count = pool("avg_pool2d", ones, s.k, s.stride, s.dilation);
-  return w.sum(axes) / count.sum(IntList(last_axes(count.ndim(), s.n)));
+  const Tensor count = pool("avg_pool2d", ones.pad(extra), s.k, s.stride, s.dilation);
+  return w.sum(axes) / count.sum(IntList(axes_from(s.n, 2 * s.n)));
 }
 
 Tensor Tensor::max_pool2d(const PoolOptions& o) const {
   const PoolSizes s = pool_sizes("max_pool2d", *this, o);
   if (shape().is_symbolic()) return row_by_row("max_pool2d", *this, ndim() - s.n, [&](const Tensor& x) { return x.max_pool2d(o); });
-  const UOp lowest = constant_of(monoid_identity("max", dtype()));
-  const Tensor x = pad_with(*this, o.ceil_mode ? ceil_pads(*this, s) : s.pads, lowest);
-  const Tensor w = pool("max_pool2d", x, s.k, s.stride, s.dilation);
-  return w.max(IntList(last_axes(w.ndim(), s.n)));
+  const Tensor w = windows("max_pool2d", *this, s, lowest(dtype()));
+  return w.max(IntList(axes_from(w.ndim() - s.n, w.ndim())));
 }
 
 std::pair<Tensor, Tensor> Tensor::max_pool2d_indices(const PoolOptions& o) const {
   const PoolSizes s = pool_sizes("max_pool2d", *this, o);
-  const Dims pads = o.ceil_mode ? ceil_pads(*this, s) : s.pads;
-  const UOp lowest = constant_of(monoid_identity("max", dtype()));
-  const Tensor w = pool("max_pool2d", pad_with(*this, pads, lowest), s.k, s.stride, s.dilation);
-  const IntList axes = last_axes(w.ndim(), s.n);
+  const Tensor w = windows("max_pool2d", *this, s, lowest(dtype()));
+  const IntList axes = axes_from(w.ndim() - s.n, w.ndim());
   const Tensor best = w.max(axes, true);
   // The flat position of every element in its plane; the smallest one that holds the maximum.
   const Dims own(shape().end() - s.n, shape().end());
   const int64_t plane = detail::prod(own);
   const Tensor position = arange(0, plane, 1, DType::Int32).reshape(own);
-  const Tensor at = pool("max_pool2d", pad_with(position, pads, whit::constant(DType::Int32, plane)), s.k, s.stride, s.dilation);
+  const Tensor at = windows("max_pool2d", position, s, static_cast<double>(plane));
   Tensor hit = w.eq(best);
   if (is_float(dtype())) hit = hit | w.isnan();
   return {w.max(axes), hit.where(at, constant_int(plane, DType::Int32)).min(axes)};

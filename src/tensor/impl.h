@@ -28,6 +28,11 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   Impl *prev = nullptr, *next = nullptr;  ///< list of live tensors
 
   UOp uop() const { return storage ? apply_chain(value, storage->state()) : value; }
+  /// The value of another tensor, and its memory.
+  void take(const Impl& o) {
+    value = o.value;
+    storage = o.storage;
+  }
 };
 
 namespace detail {

@@ -95,8 +95,7 @@ std::vector<Tensor> Tensor::svd(bool full_matrices) const {
   }
   const Tensor norms = a.square().sum(-2).sqrt();  // [.., n]
   const auto [sigma, by_size] = norms.sort(-1, true);
-  Dims wide(a.shape().begin(), a.shape().end());
-  const Tensor index = by_size.unsqueeze(-2).expand(wide);
+  const Tensor index = by_size.unsqueeze(-2).expand(a.shape());
   v = v.gather(-1, index);
   const Tensor scaled = a.gather(-1, index), s_row = sigma.unsqueeze(-2), none = s_row.le(tiny);
   // Columns of zero length get any direction that keeps the others' orthogonality: those of a QR.
@@ -105,10 +104,8 @@ std::vector<Tensor> Tensor::svd(bool full_matrices) const {
   const Tensor diag = ur.diagonal(0, -2, -1).unsqueeze(-2);
   const Tensor u_square = uq * diag.lt(0).where(-1.0, 1.0);
   // U = Q diag(U_square, 1)
-  Tensor u;
-  const Tensor q_same = q.cast(a.dtype());
-  const std::vector<Tensor> q_parts = q_same.split({n, m - n}, -1);
-  u = q_parts[0].matmul(u_square);
+  const std::vector<Tensor> q_parts = q.cast(a.dtype()).split({n, m - n}, -1);
+  Tensor u = q_parts[0].matmul(u_square);
   if (full_matrices && m > n) u = cat({u, q_parts[1]}, -1);
   const DType out = r_all.dtype();
   return {u.cast(out), sigma.cast(out), v.transpose(-2, -1).cast(out)};

@@ -79,8 +79,7 @@ Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, cons
   WHIT_USER(reduce.empty() || reduce == "add" || reduce == "multiply", Type, "[scatter] reduce '{}'; expected 'add', 'multiply' or nothing", reduce);
   WHIT_USER(reduce.empty() || (src.ndim() == 0 && !src.device()), Type,
             "[scatter] reduce '{}' takes a number as src; for a tensor there is scatter_reduce", reduce);
-  if (reduce == "add") return scatter_reduce(dim, index, src.cast(dtype()), "sum", true);
-  if (reduce == "multiply") return scatter_reduce(dim, index, src.cast(dtype()), "prod", true);
+  if (!reduce.empty()) return scatter_reduce(dim, index, src.cast(dtype()), reduce == "add" ? "sum" : "prod", true);
   const auto [at, values] = sources_of("scatter", *this, dim, index, src);
   if (!at.defined()) return *this;
   return wrap(whit::scatter(flatten().uop(), at.uop(), values.uop(), "set")).reshape(shape());
@@ -91,8 +90,7 @@ Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& sr
             "[scatter_reduce] reduce '{}'; expected sum, prod, mean, amax or amin", reduce);
   const Sources from = sources_of("scatter_reduce", *this, dim, index, src);
   if (!from.at.defined()) return *this;
-  const Tensor &at = from.at, &values = from.values;
-  const Tensor self = flatten();
+  const Tensor &at = from.at, &values = from.values, self = flatten();
   const int64_t n = numel(), m = at.numel();
   auto counted = [&](const Tensor& base, const Tensor& what) { return wrap(whit::scatter(base.uop(), at.uop(), what.uop(), "add")); };
   const Tensor count =
@@ -122,10 +120,10 @@ Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, co
   const Shape dims = broadcast_shapes("masked_select", {&shape(), &mask.shape()});
   const Tensor m = broadcast_to("masked_select", mask, dims).flatten(), x = broadcast_to("masked_select", *this, dims).flatten();
   const int64_t n = n_chosen("masked_select", m, size);
-  if (n == 0 || m.numel() == 0) return full({n}, fill_value, {.dtype = dtype(), .buffer = false});
+  const Tensor base = full({n}, fill_value, {.dtype = dtype(), .buffer = false});
+  if (n == 0 || m.numel() == 0) return base;
   // The k-th chosen element goes to place k; the others nowhere.
   const Tensor place = m.where(m.cumsum(0) - 1, -1).cast(DType::Int32).contiguous();
-  const Tensor base = full({n}, fill_value, {.dtype = dtype(), .buffer = false});
   return wrap(whit::scatter(base.uop(), place.uop(), x.uop(), "set"));
 }
 

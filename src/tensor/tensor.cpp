@@ -212,8 +212,7 @@ DType Tensor::dtype() const { return must_be_defined("dtype", *this).impl_->valu
 int64_t Tensor::size(int64_t dim) const { return size_of(shape(), must_have_axis("size", dim, shape())).number(); }
 std::optional<std::string> Tensor::device() const {
   const UOp& u = impl_->storage ? impl_->storage->state() : impl_->value;
-  if (!u->device) return std::nullopt;
-  return std::string(device_of(u));
+  return u->device ? std::optional<std::string>(device_of(u)) : std::nullopt;
 }
 std::vector<std::string> Tensor::devices() const {
   std::vector<std::string> out;
@@ -280,9 +279,7 @@ void Tensor::realize_all(std::span<const Tensor> tensors) {
     } else {
       // Many at once are gradients, of which nobody wants to know; each would walk the whole graph.
       if (is_float(i.value.dtype()) && roots.size() <= 16) engine::remember_origin(base, i.value);
-      const Tensor in_memory = memory_tensor(done[k]);
-      i.value = in_memory.impl_->value;
-      i.storage = in_memory.impl_->storage;
+      i.take(*memory_tensor(done[k]).impl_);
     }
   }
 }
@@ -420,9 +417,7 @@ Tensor& Tensor::assign(const Tensor& x) {
   } else if (impl_->storage) {
     impl_->storage->store(impl_->value, v);
   } else if (dev && !v->device) {
-    const Tensor fresh = stored(v, *dev);
-    impl_->value = fresh.impl_->value;
-    impl_->storage = fresh.impl_->storage;
+    impl_->take(*stored(v, *dev).impl_);
   } else {
     impl_->value = v;
   }
@@ -453,10 +448,7 @@ void Tensor::write_file(const UOp& v) {
 
 Tensor& Tensor::replace(const Tensor& x) {
   WHIT_USER(shape() == x.shape(), Assertion, "[replace] the value has shape {}, the target {}", x.shape(), shape());
-  const auto& other = must_be_defined("replace", x).impl_;
-  const UOp value = other->value;  // x may be this
-  impl_->storage = other->storage;
-  impl_->value = value;
+  impl_->take(*must_be_defined("replace", x).impl_);
   return *this;
 }
 
@@ -500,8 +492,7 @@ Tensor Tensor::to(const std::optional<std::string>& to_device) const {
 }
 Tensor& Tensor::become(const Tensor& x) {
   if (x.is_same(*this)) return *this;
-  impl_->value = x.impl_->value;
-  impl_->storage = x.impl_->storage;
+  impl_->take(*x.impl_);
   impl_->grad = x.impl_->grad;
   impl_->grad_use = x.impl_->grad_use;
   return *this;

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "base/flags.h"
+#include "error_of.h"
 #include "tensor_checks.h"
 
 namespace whit {
@@ -60,6 +61,10 @@ TEST(TensorNn, Pooling) {
   expect_tensor(x.avg_pool2d({.kernel_size = {3, 3}, .stride = 2, .padding = 1, .count_include_pad = false}), {1, 1, 2, 2}, {2.5, 4, 8.5, 10});
   expect_tensor((x - 20).max_pool2d({.kernel_size = {3, 3}, .stride = 3, .padding = 1}), {1, 1, 2, 2}, {-15, -13, -7, -5});
   EXPECT_EQ(x.max_pool2d({.kernel_size = {3, 3}, .stride = 2, .ceil_mode = true}).shape().str(), "(1, 1, 2, 2)");
+  const std::vector<int64_t> low{INT64_MIN + 1, INT64_MIN, INT64_MAX, 0};  // padding is below all of them
+  EXPECT_EQ(Tensor::from(low, {1, 1, 2, 2}).max_pool2d({.padding = 1}).to_vector<int64_t>(), low);
+  const auto no_stride = [&] { x.max_pool2d({.stride = 0, .ceil_mode = true}); };
+  EXPECT_EQ(error_of(no_stride), "[max_pool2d] kernel 2 stride 0 dilation 1; expected positive numbers");
 }
 
 TEST(TensorNn, Losses) {
