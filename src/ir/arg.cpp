@@ -87,9 +87,7 @@ int64_t Arg::int_at(size_t i) const {
     WHIT_CHECK(i < rep_->ints.size(), "arg has {} ints, asked for number {}", rep_->ints.size(), i);
     return rep_->ints[i];
   }
-  const auto l = as_list();
-  WHIT_CHECK(i < l.size(), "arg list has {} elements, asked for number {}", l.size(), i);
-  return l[i].as_int();
+  return at(i).as_int();
 }
 
 double Arg::to_double() const { return kind_ == Kind::Bool || kind_ == Kind::Int ? static_cast<double>(i_) : as_float(); }

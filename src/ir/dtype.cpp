@@ -55,12 +55,8 @@ bool can_lossless_cast(DType from, DType to) {
     // 2^(mantissa+1) integers are exact; the exponent range of the wider floats is never the limit but for float16.
     return is_float(to) && value_bits <= info(to).mantissa_bits + 1 && !is_fp8(to);
   }
-  if (is_float(from) && is_float(to)) {
-    const bool fnuz = from == DType::Fp8E4M3FNUZ || from == DType::Fp8E5M2FNUZ;
-    if (is_fp8(to) || (fnuz && is_fp8(to))) return false;
-    return info(from).mantissa_bits <= info(to).mantissa_bits && info(from).exponent_bits <= info(to).exponent_bits;
-  }
-  return false;
+  return is_float(from) && is_float(to) && !is_fp8(to) && info(from).mantissa_bits <= info(to).mantissa_bits &&
+         info(from).exponent_bits <= info(to).exponent_bits;
 }
 
 DType sum_acc_dtype(DType dt, DType sum_dtype) {

@@ -113,11 +113,7 @@ double odd_sum(double x, double z) {
 double int_to_float(DType to, bool from_uint64, int64_t v) {
   const bool negative = !from_uint64 && v < 0;
   const uint64_t magnitude = negative ? 0 - static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
-  if (n_bytes(to) >= 8) {
-    const double d = static_cast<double>(magnitude);
-    return negative ? -d : d;
-  }
-  const double d = odd_from_uint64(magnitude);
+  const double d = n_bytes(to) >= 8 ? static_cast<double>(magnitude) : odd_from_uint64(magnitude);
   return round_to(to, negative ? -d : d);
 }
 
@@ -129,12 +125,7 @@ int64_t float_to_int64(double v) {
 }
 
 // A float that is of the dtype already.
-Scalar float_of(DType dtype, double v) {
-  Scalar r;
-  r.dtype = dtype;
-  r.f = v;
-  return r;
-}
+Scalar float_of(DType dtype, double v) { return {.dtype = dtype, .f = v}; }
 
 Scalar cast_scalar(DType to, const Scalar& x) {
   if (to == DType::Bool) return Scalar::of(to, static_cast<int64_t>(x.truthy()));
@@ -308,13 +299,7 @@ int64_t wrap_to(DType dtype, int64_t v) {
 
 Scalar Scalar::of(DType dt, double v) { return is_float(dt) ? float_of(dt, round_to(dt, v)) : of(dt, float_to_int64(v)); }
 
-Scalar Scalar::of(DType dt, int64_t v) {
-  if (is_float(dt)) return float_of(dt, int_to_float(dt, false, v));
-  Scalar r;
-  r.dtype = dt;
-  r.i = wrap_to(dt, v);
-  return r;
-}
+Scalar Scalar::of(DType dt, int64_t v) { return is_float(dt) ? float_of(dt, int_to_float(dt, false, v)) : Scalar{.dtype = dt, .i = wrap_to(dt, v)}; }
 
 double Scalar::as_double() const {
   if (is_float(dtype)) return f;
@@ -336,10 +321,7 @@ Scalar eval_scalar(Op op, DType dtype, std::span<const Scalar> src) {
     default: break;
   }
   if (!is_float(dtype)) return Scalar::of(dtype, eval_int(op, dtype, src));
-  if (op == Op::Neg) {
-    const bool no_minus_zero = dtype == DType::Fp8E4M3FNUZ || dtype == DType::Fp8E5M2FNUZ;
-    return float_of(dtype, no_minus_zero ? round_to(dtype, -src[0].f) : -src[0].f);
-  }
+  if (op == Op::Neg) return float_of(dtype, round_to(dtype, -src[0].f));  // some have no -0
   // NaNs that an operation makes are canonical, so that equal constants are equal nodes everywhere.
   const double v = eval_float(op, dtype, src);
   return float_of(dtype, std::isnan(v) ? kNaN : round_to(dtype, v));
@@ -379,8 +361,7 @@ UOp fold_constants(Op op, DType dtype, std::span<const UOp> src) {
   for (const UOp& s : src) {
     // What is not there stays so, unless WHERE does not choose it.
     if (s.arg().is_invalid()) {
-      if (op != Op::Where || values.empty()) return UOp::make(Op::Const, dtype, {}, Arg::invalid());
-      if (values[0].truthy() == (values.size() == 1)) return UOp::make(Op::Const, dtype, {}, Arg::invalid());
+      if (op != Op::Where || values.empty() || values[0].truthy() == (values.size() == 1)) return UOp::make(Op::Const, dtype, {}, Arg::invalid());
       values.push_back(Scalar::of(dtype, int64_t{0}));
       continue;
     }

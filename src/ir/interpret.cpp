@@ -150,11 +150,7 @@ class Kernel {
       case Op::Load:
         out.push_back([to = register_of(n), from = access(n->src()[0])] {
           const Memory& m = *from.memory;
-          if (!from.is_on()) {
-            *to = Scalar::of(m.dtype, int64_t{0});
-            return;
-          }
-          *to = read_element(m.dtype, m.raw, m.checked(from.index->i, "LOAD"));
+          *to = from.is_on() ? read_element(m.dtype, m.raw, m.checked(from.index->i, "LOAD")) : Scalar::of(m.dtype, int64_t{0});
         });
         return;
       case Op::Reduce: compile_reduce(n, out); return;

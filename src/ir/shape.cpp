@@ -2,10 +2,15 @@
 // shapes before and words the error.
 #include <algorithm>
 
-#include "ir/uop.h"
+#include "ir/build.h"
 
 namespace whit::detail {
 namespace {
+
+constexpr OpSet kShapeOfFirst{Op::Contiguous, Op::ContiguousBackward, Op::Detach,  Op::Copy, Op::After,
+                              Op::Call,       Op::EndRange,           Op::Program, Op::Stage};
+constexpr OpSet kScalar{Op::Variable, Op::Bind,  Op::Range, Op::Lane,  Op::Fold,   Op::Store,  Op::End,
+                        Op::If,       Op::EndIf, Op::Sink,  Op::Tuple, Op::Linear, Op::Source, Op::Binary};
 
 bool has_negative(std::span<const int64_t> dims) {
   return std::ranges::any_of(dims, [](int64_t d) { return d < 0; });
@@ -173,17 +178,12 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
     case Op::Reg: return arg.int_at(1) > 1 ? Shape{arg.int_at(1)} : Shape();
     case Op::Scratch: return Shape{arg.int_at(1)};
     case Op::Vec: return Shape{static_cast<int64_t>(src.size())};
-    case Op::Lane:
-    case Op::Fold: return Shape();
     case Op::Const:
       WHIT_CHECK(arg.is_invalid() || (is_float(dtype) ? arg.is_float()
                                       : is_int(dtype) ? arg.is_int()
                                                       : arg.is_bool()),
                  "CONST {} with an argument of another kind", dtype);
       return Shape();
-    case Op::Variable:
-    case Op::Bind:
-    case Op::Range: return Shape();
     case Op::Bitcast: {
       const Shape& in = src[0].shape();
       const int from = n_bytes(src[0].dtype()), to = n_bytes(dtype);
@@ -194,17 +194,8 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       d.back() = d.back() * from / to;
       return carried(d, in, same_axis);
     }
-    case Op::Contiguous:
-    case Op::ContiguousBackward:
-    case Op::Detach:
-    case Op::Copy:
-    case Op::After:
-    case Op::Call:
-    case Op::EndRange:
-    case Op::Program: return src[0].shape();
     case Op::Stack: {
-      Dims d{static_cast<int64_t>(src.size())};
-      d.append(src[0].shape().begin(), src[0].shape().end());
+      const Dims d = with_front(static_cast<int64_t>(src.size()), src[0].shape());
       for (const UOp& s : src) WHIT_CHECK(s.shape() == src[0].shape(), "STACK of {} and {}", src[0].shape(), s.shape());
       return carried(d, src[0].shape(), [](size_t i) { return i - 1; });
     }
@@ -238,20 +229,10 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
       }
       return carried(d, src[0].shape(), same_axis);
     }
-    case Op::Stage: return src[0].shape();
     case Op::Index: return src[1].shape();
     case Op::Load:
       if (arg.is_int()) return arg.as_int() > 1 ? Shape{arg.as_int()} : Shape();
       return src[0].shape();
-    case Op::Store:
-    case Op::End:
-    case Op::If:
-    case Op::EndIf:
-    case Op::Sink:
-    case Op::Tuple:
-    case Op::Linear:
-    case Op::Source:
-    case Op::Binary: return Shape();
     case Op::GetTuple: {
       const UOp& t = src[0];
       const UOp body = t.op() == Op::Call ? t.src(0) : t;
@@ -261,9 +242,11 @@ Shape infer_shape(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) 
     }
     default: break;
   }
-  if (is_movement(op)) return movement(op, src, arg);
-  WHIT_CHECK(is_elementwise(op), "no shape rule for {}", op);
-  return elementwise(op, src);
+  if (is_elementwise(op)) return elementwise(op, src);
+  if (kShapeOfFirst.has(op)) return src[0].shape();
+  if (kScalar.has(op)) return Shape();
+  WHIT_CHECK(is_movement(op), "no shape rule for {}", op);
+  return movement(op, src, arg);
 }
 
 }  // namespace whit::detail

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <unordered_set>
 
 #include "base/flags.h"
 #include "ir/build.h"
@@ -46,9 +45,7 @@ const Node* base(const Node* n) {
   return n;
 }
 
-bool all_src(const Node* n, size_t from, bool (*ok)(const Node*)) {
-  return std::all_of(n->src().begin() + static_cast<int64_t>(std::min<size_t>(from, n->n_src)), n->src().end(), ok);
-}
+bool all_src(const Node* n, size_t from, bool (*ok)(const Node*)) { return std::ranges::all_of(n->src().subspan(from), ok); }
 
 bool sources_have_its_dtype(const Node* n) {
   return std::ranges::all_of(n->src(), [&](const Node* s) { return s->dtype == n->dtype; });
@@ -56,9 +53,8 @@ bool sources_have_its_dtype(const Node* n) {
 bool is_range(const Node* n) { return n->op == Op::Range; }
 
 bool known_monoid(const Arg& arg) {
-  if (arg.kind() != Arg::Kind::Str) return false;
-  const std::string_view m = arg.as_str();
-  return m == "add" || m == "mul" || m == "max" || m == "min";
+  static constexpr std::string_view kMonoids[] = {"add", "mul", "max", "min"};
+  return arg.kind() == Arg::Kind::Str && std::ranges::count(kMonoids, arg.as_str()) == 1;
 }
 
 bool is_list(const Arg& arg, size_t at_least) { return arg.kind() == Arg::Kind::List && arg.as_list().size() >= at_least; }
@@ -103,7 +99,8 @@ struct Rule {
 // A condition on the node n.
 #define HOLDS(...) [](const Node* n) -> bool { return __VA_ARGS__; }
 
-constexpr Rule kOpsAndDtypes[] = {
+constexpr Rule kRules[] = {
+    // Ops and dtypes.
     {"tensor-ops", kTensor, kAll, HOLDS(kTensorOps.has(n->op)), "no tensor graph has this op"},
     {"kernel-ops", kKernel, kAll, HOLDS(kKernelOps.has(n->op)), "no kernel graph has this op"},
     {"program-ops", kProgram, kAll, HOLDS(kProgramOps.has(n->op)), "no LINEAR has this op"},
@@ -128,8 +125,8 @@ constexpr Rule kOpsAndDtypes[] = {
     {"memory-dtype", kAnyLevel, OpSet{Op::Buffer, Op::Reg, Op::Scratch}, HOLDS(!is_weak(n->dtype)), "storage never has a weak dtype"},
     {"param-dtype", kKernel | kProgram, Op::Param, HOLDS(!is_weak(n->dtype)), "storage never has a weak dtype"},
     {"no-weak-dtype", kProgram, kAll, HOLDS(!is_weak(n->dtype)), "weak dtypes are gone in a LINEAR"},
-};
-constexpr Rule kArguments[] = {
+
+    // Arguments.
     {"buffer-arg", kAnyLevel, Op::Buffer,
      HOLDS(is_list(n->arg, 3) && n->arg.at(0).is_int() && n->arg.at(1).kind() == Arg::Kind::Str && n->arg.int_at(2) >= 0),
      "its argument must be {id, \"device\", number of elements}"},
@@ -145,8 +142,8 @@ constexpr Rule kArguments[] = {
      "its argument must be [id, axis type, size]"},
     {"monoid", kAnyLevel, Op::Reduce, HOLDS(is_list(n->arg, 1) && known_monoid(n->arg.at(0))), "its monoid must be add, mul, max or min"},
     {"fold-monoid", kAnyLevel, Op::Fold, HOLDS(known_monoid(n->arg)), "its monoid must be add, mul, max or min"},
-};
-constexpr Rule kOfTensors[] = {
+
+    // Tensor graphs.
     {"reduce-axes", kTensor, Op::Reduce, HOLDS(n->n_src == 1 && n->arg.as_list().size() > 1 && reduces_axes_once(n)),
      "it must have one source and reduce axes in ascending order, each once"},
     {"gather-index", kTensor, OpSet{Op::Gather, Op::Scatter}, HOLDS(is_int(src(n, 1)->dtype)), "its second source must be integers"},
@@ -165,8 +162,8 @@ constexpr Rule kOfTensors[] = {
               src(t, static_cast<size_t>(n->arg.as_int()))->dtype == n->dtype;
      },
      "it must pick a result of a TUPLE and have that one's dtype"},
-};
-constexpr Rule kOfKernels[] = {
+
+    // Kernel graphs.
     {"kernel-scalars", kKernel, kAll, HOLDS(n->shape.empty() || OpSet{Op::Param, Op::Scratch, Op::After}.has(n->op)),
      "values of a kernel have shape ()"},
     {"kernel-range-dtype", kKernel, Op::Range, HOLDS(n->dtype == DType::WeakInt), "loops of a kernel graph count in weakint"},
@@ -188,8 +185,8 @@ constexpr Rule kOfKernels[] = {
     {"sink-sources", kKernel, Op::Sink, HOLDS(all_src(n, 0, [](const Node* s) { return s->op == Op::End || s->op == Op::Store; })),
      "the SINK of a kernel has ENDs and STOREs only"},
     {"all-loops-end", kKernel, {Op::Sink}, HOLDS(!n->range_set), "a loop is never ended"},
-};
-constexpr Rule kOfLinears[] = {
+
+    // LINEARs.
     {"program-lanes", kProgram, kAll, HOLDS(n->shape.size() <= 1), "values of a LINEAR have shape () or (lanes)"},
     {"program-index", kProgram, Op::Index, HOLDS(OpSet{Op::Param, Op::Scratch}.has(base(src(n, 0))->op) && is_int(src(n, 1)->dtype)),
      "it must address a PARAM or a SCRATCH by integers"},
@@ -200,7 +197,6 @@ constexpr Rule kOfLinears[] = {
      "the number of lanes must be a power of two"},
 };
 #undef HOLDS
-constexpr std::span<const Rule> kRules[] = {kOpsAndDtypes, kArguments, kOfTensors, kOfKernels, kOfLinears};
 
 const char* level_name(Level level) { return level == Level::Tensor ? "a tensor graph" : level == Level::Kernel ? "a kernel graph" : "a LINEAR"; }
 
@@ -269,13 +265,12 @@ bool is_kernel_call(const Node* n) {
 }  // namespace
 
 std::string find_illegal(const UOp& root, Level level) {
-  const NodeList order = toposort(root);
   // Kernels that are called keep their own rules.
   const bool has_calls = level == Level::Tensor;
   const NodeList checked =
       post_order(std::span(&root, 1), [&](const Node* n) { return std::pair(has_calls && is_kernel_call(n) ? 1u : 0u, n->n_src); });
-  const std::unordered_set<const Node*> ours(checked.begin(), checked.end());
   std::unordered_map<const Node*, int64_t> number_of;
+  for (const Node* n : toposort(root)) number_of.emplace(n, static_cast<int64_t>(number_of.size()));
   const auto report = [&](const Node* n, const std::string& why) {
     std::string line;
     detail::append_node_text(line, n, number_of.at(n), number_of);
@@ -283,24 +278,16 @@ std::string find_illegal(const UOp& root, Level level) {
     if (line.size() > kMaxLine) line = line.substr(0, kMaxLine) + "...";
     return fmt::format("{}: {} in {}", line, why, level_name(level));
   };
-  for (const Node* n : order) {
-    number_of.emplace(n, static_cast<int64_t>(number_of.size()));
-    if (!ours.contains(n)) continue;
-    for (const std::span<const Rule> rules : kRules)
-      for (const Rule& rule : rules)
-        if ((rule.levels & static_cast<uint8_t>(level)) && rule.ops.has(n->op) && !rule.ok(n))
-          return report(n, fmt::format("{} [{}]", rule.why, rule.name));
-  }
-  if (level == Level::Program) {
-    for (const Node* n : order) {
-      if (n->op != Op::Linear) continue;
-      std::string why;
+  for (const Node* n : checked) {
+    for (const Rule& rule : kRules)
+      if ((rule.levels & static_cast<uint8_t>(level)) && rule.ops.has(n->op) && !rule.ok(n))
+        return report(n, fmt::format("{} [{}]", rule.why, rule.name));
+    std::string why;
+    if (level == Level::Program && n->op == Op::Linear)
       if (const Node* bad = OrderCheck().run(n, why)) return report(bad, why);
-    }
-  }
-  for (const Node* n : checked)
     if (has_calls && is_kernel_call(n) && src(n, 0)->op == Op::Sink)
       if (std::string inner = find_illegal(UOp(src(n, 0)), Level::Kernel); !inner.empty()) return inner;
+  }
   return {};
 }
 

@@ -75,11 +75,7 @@ Pat swapped(const Pat& a, unsigned at) {
 bool has_constant_left(const Pat& a) {
   for (unsigned s = 0; s < a.len; ++s) {
     const PatNode& t = a.node[s];
-    if (t.kind != PatKind::Node || t.n_src != 2) continue;
-    bool commutative = true;
-    for (int o = 0; o < kNumOps; ++o)
-      if (t.ops.has_bit(static_cast<unsigned>(o))) commutative &= is_commutative(static_cast<Op>(o));
-    if (!commutative) continue;
+    if (t.kind != PatKind::Node || t.n_src != 2 || !kCommutative.covers(t.ops)) continue;
     auto is_const = [](const PatNode& c) { return ops_of(c) == OpSet(Op::Const); };
     if (is_const(a.node[s + 1]) && !is_const(*skip(a.node + s + 1))) return true;
   }

@@ -72,30 +72,13 @@ struct Pat {
   uint8_t len = 0;
 
   constexpr Pat() = default;
-  constexpr Pat(Var a) : len(1) {
-    node[0].slot = a.slot;
-    node[0].dtypes = a.dtypes;
-  }
-  constexpr Pat(ConstVar a) : len(1) {
-    node[0].kind = PatKind::Const;
-    node[0].slot = a.slot;
-    node[0].dtypes = kNonFloats;
-  }
-  constexpr Pat(AnyConstVar a) : len(1) {
-    node[0].kind = PatKind::AnyConst;
-    node[0].slot = a.slot;
-  }
+  constexpr explicit Pat(const PatNode& root) : node{root}, len(1) {}
+  constexpr Pat(Var a) : Pat(PatNode{.dtypes = a.dtypes, .slot = a.slot}) {}
+  constexpr Pat(ConstVar a) : Pat(PatNode{.dtypes = kNonFloats, .kind = PatKind::Const, .slot = a.slot}) {}
+  constexpr Pat(AnyConstVar a) : Pat(PatNode{.kind = PatKind::AnyConst, .slot = a.slot}) {}
   constexpr Pat(int value) : Pat(static_cast<int64_t>(value)) {}
-  constexpr Pat(int64_t value) : len(1) {
-    node[0].kind = PatKind::IntLit;
-    node[0].imm = value;
-    node[0].dtypes = kNonFloats;
-  }
-  constexpr Pat(double value) : len(1) {
-    node[0].kind = PatKind::FloatLit;
-    node[0].imm = __builtin_bit_cast(int64_t, value);
-    node[0].dtypes = kFloats;
-  }
+  constexpr Pat(int64_t value) : Pat(PatNode{.imm = value, .dtypes = kNonFloats, .kind = PatKind::IntLit}) {}
+  constexpr Pat(double value) : Pat(PatNode{.imm = __builtin_bit_cast(int64_t, value), .dtypes = kFloats, .kind = PatKind::FloatLit}) {}
 
   constexpr void append(const Pat& a) {
     if (len + a.len > kMaxNodes) pattern_error("a pattern has more than 12 nodes");
@@ -118,12 +101,7 @@ struct Pat {
 
 /// A node of one of `ops` over exactly these sources.
 constexpr Pat node_of(OpSet ops, DTypes dtypes, std::initializer_list<const Pat*> src) {
-  Pat made;
-  made.len = 1;
-  made.node[0].kind = PatKind::Node;
-  made.node[0].ops = ops;
-  made.node[0].dtypes = dtypes;
-  made.node[0].n_src = static_cast<uint8_t>(src.size());
+  Pat made(PatNode{.ops = ops, .dtypes = dtypes, .kind = PatKind::Node, .n_src = static_cast<uint8_t>(src.size())});
   for (const Pat* s : src) made.append(*s);
   return made;
 }

@@ -18,34 +18,23 @@ thread_local RewriteTrace* current_trace = nullptr;
 std::atomic<int64_t> n_rewrites{0};  // of the process, counted only under RULE_LIMIT
 
 // TRACK_MATCH_STATS: how often each rule fired and what that took; printed at exit, the dearest first.
-class MatchStats {
- public:
-  static MatchStats& get() {
-    static MatchStats* stats = new MatchStats;  // read by an exit handler: never destroyed
-    return *stats;
-  }
-  void add(std::string rule, int64_t time_ns) {
-    std::lock_guard lock(mutex_);
-    Count& c = counts_[std::move(rule)];
-    ++c.fired;
-    c.time_ns += time_ns;
-  }
-
- private:
+void count_match(std::string rule, int64_t time_ns) {
   struct Count {
     int64_t fired = 0, time_ns = 0;
   };
-  MatchStats() {
-    std::atexit([] { get().print(); });
-  }
-  void print() {
-    std::vector<std::pair<std::string, Count>> rows(counts_.begin(), counts_.end());
-    std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.time_ns > b.second.time_ns; });
-    for (const auto& [rule, c] : rows) fmt::print(stderr, "{:9} fired {:10.3f} ms  {}\n", c.fired, static_cast<double>(c.time_ns) * 1e-6, rule);
-  }
-  std::mutex mutex_{};
-  std::map<std::string, Count> counts_{};
-};
+  static std::mutex mutex;
+  static auto& counts = *new std::map<std::string, Count>;  // read by an exit handler: never destroyed
+  const std::lock_guard lock(mutex);
+  if (counts.empty())
+    std::atexit([] {
+      std::vector<std::pair<std::string, Count>> rows(counts.begin(), counts.end());
+      std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.time_ns > b.second.time_ns; });
+      for (const auto& [name, c] : rows) fmt::print(stderr, "{:9} fired {:10.3f} ms  {}\n", c.fired, static_cast<double>(c.time_ns) * 1e-6, name);
+    });
+  Count& c = counts[std::move(rule)];
+  ++c.fired;
+  c.time_ns += time_ns;
+}
 
 struct Frame {
   enum Stage : uint8_t { Rules, Sources, Link };
@@ -96,22 +85,23 @@ struct Rewriter::Impl {
     raise(ErrorKind::Internal, "[rewrite] pass '{}' {} at {}; rules: {}", options.name, what, at, join(names, ", "));
   }
 
-  UOp apply(const Node* n, const Rule** fired, bool* stop) {
+  UOp apply(const Node* n, bool* stop) {
     if (rule_limit >= 0 && n_rewrites.load(std::memory_order_relaxed) >= rule_limit) return {};
     RuleCtx cx{options.ctx, options.name, false, options.vectors};
     const bool timed = current_trace || track_stats > 0;
     const int64_t start = timed ? os::now_ns() : 0;
-    UOp out = rules.rewrite(n, cx, fired);
+    const Rule* fired = nullptr;
+    UOp out = rules.rewrite(n, cx, &fired);
     *stop = cx.stop;
     if (!out) return out;
-    recent[n_fired++ % std::size(recent)] = *fired;
+    recent[n_fired++ % std::size(recent)] = fired;
     if (rule_limit >= 0 && n_rewrites.fetch_add(1, std::memory_order_relaxed) + 1 == rule_limit)
-      fmt::print(stderr, "rewrite {}: {} in pass '{}' is the last\n", rule_limit, rules.full_name(*fired), options.name);
+      fmt::print(stderr, "rewrite {}: {} in pass '{}' is the last\n", rule_limit, rules.full_name(fired), options.name);
     if (!timed) return out;
     const int64_t time_ns = os::now_ns() - start;
-    if (track_stats > 0) MatchStats::get().add(rules.full_name(*fired), time_ns);
-    if (track_stats > 2) fmt::print(stderr, "{}: {} {} -> {}\n", options.name, rules.full_name(*fired), name(n->op), name(out.op()));
-    if (current_trace) current_trace->events.push_back({options.name, rules.full_name(*fired), *fired, UOp(n), out, time_ns});
+    if (track_stats > 0) count_match(rules.full_name(fired), time_ns);
+    if (track_stats > 2) fmt::print(stderr, "{}: {} {} -> {}\n", options.name, rules.full_name(fired), name(n->op), name(out.op()));
+    if (current_trace) current_trace->events.push_back({options.name, rules.full_name(fired), fired, UOp(n), out, time_ns});
     return out;
   }
 
@@ -164,9 +154,8 @@ struct Rewriter::Impl {
     uint32_t n_steps = stack.back().n_steps;
     const Node* n = over ? over.node() : stack.back().node;
     for (;;) {
-      const Rule* fired = nullptr;
       bool stop = false;
-      UOp out = apply(n, &fired, &stop);
+      UOp out = apply(n, &stop);
       if (!out || stop) {
         if (over && !options.walk) memo[n] = n;
         if (over) kept(std::move(over));
@@ -185,9 +174,8 @@ struct Rewriter::Impl {
     const Node* n = f.node;
     switch (f.stage) {
       case Frame::Rules: {  // bottom-up
-        const Rule* fired = nullptr;
         bool stop = false;
-        UOp out = apply(n, &fired, &stop);
+        UOp out = apply(n, &stop);
         if (stop) return finish(n);
         if (!out) {
           f.stage = Frame::Sources;

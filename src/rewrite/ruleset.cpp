@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <bit>
 #include <deque>
 #include <unordered_map>
 
@@ -36,11 +37,7 @@ bool overflows(Op op, std::span<const UOp> src) {
 
 bool is_literal(const PatNode* a) { return a->kind == PatKind::IntLit || a->kind == PatKind::FloatLit; }
 
-Op only_op(const OpSet& ops) {
-  for (int o = 0; o < kNumOps; ++o)
-    if (ops.has_bit(static_cast<unsigned>(o))) return static_cast<Op>(o);
-  return Op::Const;
-}
+Op only_op(const OpSet& ops) { return static_cast<Op>(ops.w[0] ? std::countr_zero(ops.w[0]) : 64 + std::countr_zero(ops.w[1])); }
 
 // Builds a result. A literal takes the dtype of its siblings, else `expected`. Null when a fold() overflows.
 UOp build(const PatNode* a, const Match& m, DType expected) {
@@ -69,10 +66,8 @@ UOp build(const PatNode* a, const Match& m, DType expected) {
   for (unsigned s = 0; s < a->n_src; ++s)
     if (!src[s]) src[s] = build(sub[s], m, s < first ? DType::Bool : dtype);
   const std::span<const UOp> srcs(src, a->n_src);
-  if (op == Op::Cast && !a->has(PatNode::kFold)) return cast(src[0], m.root->dtype);
-  if (op == Op::Cast) return fold_op(op, m.root->dtype, srcs);
-  if (a->has(PatNode::kFold)) return fold_op(op, is_comparison(op) ? DType::Bool : dtype, srcs);
-  return alu(op, srcs);
+  if (a->has(PatNode::kFold)) return fold_op(op, op == Op::Cast ? m.root->dtype : is_comparison(op) ? DType::Bool : dtype, srcs);
+  return op == Op::Cast ? cast(src[0], m.root->dtype) : alu(op, srcs);
 }
 
 // A scalar in the shape of the node that it replaces.

@@ -14,7 +14,7 @@ namespace {
 
 WHIT_RULE_SET(all_tables, rules::decompose_narrow() + rules::decompose_int() + rules::decompose_math() + rules::decompose_trig())
 
-DType strong(DType dt) { return dt == DType::WeakInt ? DType::Int64 : dt == DType::WeakFloat ? DType::Float64 : dt; }
+DType strong(DType dt) { return strong_dtype(dt, DType::Int64, DType::Float64); }
 
 // A cast choice between two weak constants: the choice between their casts.
 UOp choice_of_constants(const Node* n, const Remade& made) {
@@ -116,12 +116,8 @@ Caps allowed(Caps caps) {
 
 UOp decompose(const UOp& root, const Caps& target) {
   const Caps caps = allowed(target);
-  RewriteOptions options;
-  options.name = "decompose";
-  options.ctx = const_cast<Caps*>(&caps);
-  options.bottom_up = true;  // a rule about several ops sees them before they are taken apart
-  options.vectors = true;
-  Rewriter rewrite(all_tables(), options);
+  // Bottom-up: a rule about several ops sees them before they are taken apart.
+  Rewriter rewrite(all_tables(), {.name = "decompose", .ctx = const_cast<Caps*>(&caps), .bottom_up = true, .vectors = true});
   const UOp typed = strengthen(root);
   if (typed.op() == Op::Linear) return ListRewriter(rewrite).run(typed);
   return rewrite(typed);
