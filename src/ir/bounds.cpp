@@ -116,16 +116,13 @@ Interval boolean(Op op, std::span<const UOp> src) {
 }  // namespace
 
 void infer_bounds(Op op, DType dtype, std::span<const UOp> src, const Arg& arg, int64_t* vmin, int64_t* vmax) {
-  Interval r;
-  const bool integer = is_int(dtype);
-  if (!integer && dtype != DType::Bool) {
-    *vmin = kMin;
-    *vmax = kMax;
-    return;
-  }
+  *vmin = kMin;
+  *vmax = kMax;
+  if (!is_int(dtype) && dtype != DType::Bool) return;
+  Interval r;  // all values, where nothing better is known
   const Interval full{dtype == DType::UInt64 ? kMin : int_min(dtype), int_max(dtype)};
   switch (op) {
-    case Op::Const: r = arg.is_invalid() ? full : Interval{arg.to_int(), arg.to_int()}; break;
+    case Op::Const: r = arg.is_invalid() ? r : Interval{arg.to_int(), arg.to_int()}; break;
     case Op::Range: r = {0, std::max<int64_t>(0, arg.int_at(2) - 1)}; break;
     case Op::Lanes: r = {0, arg.as_int() - 1}; break;
     case Op::Variable: r = {arg.int_at(1), arg.int_at(2)}; break;
@@ -143,24 +140,14 @@ void infer_bounds(Op op, DType dtype, std::span<const UOp> src, const Arg& arg, 
       break;
     case Op::Cast: {
       const DType from = src[0].dtype();
-      if (dtype == DType::Bool) {
-        const Interval x = is_float(from) || from == DType::UInt64 ? Interval{} : of(src[0]);
-        r = x.lo > 0 || x.hi < 0 ? Interval{1, 1} : x.lo == 0 && x.hi == 0 ? Interval{0, 0} : Interval{0, 1};
-      } else {
-        r = is_float(from) || from == DType::UInt64 ? full : of(src[0]);
-      }
+      if (!is_float(from) && from != DType::UInt64) r = of(src[0]);
+      if (dtype == DType::Bool) r = {r.lo > 0 || r.hi < 0, r.lo != 0 || r.hi != 0};
       break;
     }
     default:
-      if (kSameElements.has(op)) {
-        r = of(src[0]);
-      } else if (is_comparison(op)) {
-        r = compare(op, src[0], src[1]);
-      } else if (!is_elementwise(op) || op == Op::Bitcast || dtype == DType::UInt64) {
-        r = full;
-      } else {
-        r = dtype == DType::Bool ? boolean(op, src) : exact(op, src);
-      }
+      if (kSameElements.has(op)) r = of(src[0]);
+      else if (is_comparison(op)) r = compare(op, src[0], src[1]);
+      else if (is_elementwise(op) && op != Op::Bitcast && dtype != DType::UInt64) r = dtype == DType::Bool ? boolean(op, src) : exact(op, src);
   }
   const bool may_wrap = op == Op::Add || op == Op::Sub || op == Op::Mul || op == Op::Neg || op == Op::Shl;
   if (r.lo < full.lo || r.hi > full.hi) r = full;

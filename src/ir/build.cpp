@@ -32,10 +32,7 @@ UOp alu(Op op, std::span<const UOp> src) {
   }
   if (n == 2 && dtype == DType::WeakInt) {
     const UOp &a = src[0], &b = src[1];
-    if (a.is_const() && b.is_const() && !a.arg().is_invalid() && !b.arg().is_invalid()) {
-      const UOp args[] = {a, b};
-      return fold_constants(op, dtype, args);
-    }
+    if (a.is_const() && b.is_const() && !a.arg().is_invalid() && !b.arg().is_invalid()) return fold_constants(op, dtype, src);
     if (is_const_int(b, 0) && (op == Op::Add || op == Op::Sub)) return a;
     if (is_const_int(a, 0) && op == Op::Add) return b;
     if (is_const_int(b, 1) && (op == Op::Mul || op == Op::FloorDiv || op == Op::Cdiv)) return a;
@@ -70,8 +67,7 @@ UOp end(const UOp& s, std::span<const UOp> ranges) { return UOp::make(Op::End, D
 
 UOp reduce(const UOp& x, std::string_view monoid, std::span<const UOp> ranges) {
   if (ranges.empty()) return x;
-  const std::vector<UOp> src = with_front(x, ranges);
-  return UOp::make(Op::Reduce, x.dtype(), src, Arg::list({Arg(monoid)}));
+  return UOp::make(Op::Reduce, x.dtype(), with_front(x, ranges), Arg::list({Arg(monoid)}));
 }
 
 UOp stages_in_scratch(const UOp& root) {
@@ -140,9 +136,7 @@ Dims along(size_t rank, size_t axis, int64_t n) {
   return dims;
 }
 UOp pad(const UOp& x, std::span<const int64_t> before_after) {
-  for (const int64_t n : before_after)
-    if (n != 0) return move(Op::Pad, x, before_after);
-  return x;
+  return std::ranges::all_of(before_after, [](int64_t n) { return n == 0; }) ? x : move(Op::Pad, x, before_after);
 }
 UOp shrink(const UOp& x, std::span<const int64_t> begin_end) {
   bool whole = true;

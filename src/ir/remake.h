@@ -34,4 +34,7 @@ class Remade {
   std::vector<UOp> src_{};
 };
 
+/// substitute, of nodes above those that `enter` refuses (itself included).
+UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map, bool (*enter)(const Node*));
+
 }  // namespace whit

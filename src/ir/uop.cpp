@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <mutex>
 #include <thread>
 
@@ -140,9 +141,6 @@ bool range_less(const Node* a, const Node* b) {
   const int64_t ia = a->arg.int_at(0), ib = b->arg.int_at(0);
   return ia != ib ? ia < ib : a < b;
 }
-void retain(const RangeSet* s) {
-  if (s) s->refs.fetch_add(1, std::memory_order_relaxed);
-}
 void release(const RangeSet* s) {
   if (s && s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete s;
 }
@@ -150,54 +148,31 @@ bool contains_all(const RangeSet* big, const RangeSet* small) {
   return std::includes(big->nodes.begin(), big->nodes.end(), small->nodes.begin(), small->nodes.end(), range_less);
 }
 
-// Which sources' ranges a node of this kind ends.
-size_t first_ended_src(Op op) { return op == Op::End || op == Op::Reduce || op == Op::Stage ? 1 : SIZE_MAX; }
-
 // An owning set; `self` is the node itself when it is a RANGE.
 const RangeSet* infer_ranges(Op op, std::span<const UOp> src, const Node* self) {
-  if (op == Op::Range) {
-    auto* s = new RangeSet;
-    s->nodes.push_back(self);
-    return s;
-  }
-  const size_t ended = first_ended_src(op);
-  const size_t n_body = std::min(src.size(), ended);
+  if (op == Op::Range) return new RangeSet{{1}, {self}};
+  // These end the ranges among their sources after the first.
+  const size_t n_body = op == Op::End || op == Op::Reduce || op == Op::Stage ? 1 : src.size();
   const RangeSet* best = nullptr;
-  for (size_t i = 0; i < n_body; ++i) {
-    const RangeSet* s = src[i]->range_set;
-    if (s && (!best || s->nodes.size() > best->nodes.size())) best = s;
-  }
+  for (const UOp& s : src.first(n_body))
+    if (s->range_set && (!best || s->range_set->nodes.size() > best->nodes.size())) best = s->range_set;
   if (!best) return nullptr;
-  bool enough = true;
-  for (size_t i = 0; i < n_body && enough; ++i) {
-    const RangeSet* s = src[i]->range_set;
-    enough = !s || s == best || contains_all(best, s);
-  }
-  if (enough && src.size() <= ended) {
-    retain(best);
+  const bool enough =
+      std::ranges::all_of(src.first(n_body), [&](const UOp& s) { return !s->range_set || s->range_set == best || contains_all(best, s->range_set); });
+  if (enough && n_body == src.size()) {
+    best->refs.fetch_add(1, std::memory_order_relaxed);
     return best;
   }
-  SmallVec<const Node*, 6> all;
-  if (enough) {
-    all.append(best->nodes.begin(), best->nodes.end());
-  } else {
-    for (size_t i = 0; i < n_body; ++i)
-      if (const RangeSet* s = src[i]->range_set) all.append(s->nodes.begin(), s->nodes.end());
+  SmallVec<const Node*, 6> all(best->nodes);
+  if (!enough) {
+    for (const UOp& s : src.first(n_body))
+      for (const Node* r : s.ranges())
+        if (std::ranges::find(all, r) == all.end()) all.push_back(r);
     std::ranges::sort(all, range_less);
-    const Node** last = std::unique(all.begin(), all.end());
-    while (all.end() != last) all.pop_back();
   }
-  auto* s = new RangeSet;
-  for (const Node* r : all) {
-    bool gone = false;
-    for (size_t i = ended; i < src.size(); ++i) gone |= src[i].node() == r;
-    if (!gone) s->nodes.push_back(r);
-  }
-  if (s->nodes.empty()) {
-    delete s;
-    return nullptr;
-  }
-  return s;
+  for (const UOp& s : src.subspan(n_body))
+    if (const Node** r = std::ranges::find(all, s.node()); r != all.end()) all.erase(r);
+  return all.empty() ? nullptr : new RangeSet{{1}, std::move(all)};
 }
 
 uint16_t infer_device(Op op, std::span<const UOp> src, const Arg& arg) {
@@ -211,7 +186,7 @@ uint16_t infer_device(Op op, std::span<const UOp> src, const Arg& arg) {
 // ---- device names
 struct DeviceNames {
   std::mutex mutex;
-  std::vector<std::unique_ptr<std::string>> names{};
+  std::deque<std::string> names{};
 };
 DeviceNames& device_names() {
   static DeviceNames* d = new DeviceNames;
@@ -228,9 +203,8 @@ uint16_t device_id(std::string_view name) {
   const bool multi = name.find(',') != name.npos && !name.starts_with("DISK:");
   DeviceNames& d = device_names();
   std::lock_guard lock(d.mutex);
-  size_t i = 0;
-  while (i < d.names.size() && *d.names[i] != name) ++i;
-  if (i == d.names.size()) d.names.push_back(std::make_unique<std::string>(name));
+  const auto i = std::ranges::find(d.names, name) - d.names.begin();
+  if (i == std::ssize(d.names)) d.names.emplace_back(name);
   return static_cast<uint16_t>((i + 1) | (multi ? kMultiBit : 0));
 }
 
@@ -238,7 +212,7 @@ std::string_view device_name(uint16_t id) {
   if (id == 0) return {};
   DeviceNames& d = device_names();
   std::lock_guard lock(d.mutex);
-  return *d.names[(id & ~kMultiBit) - 1u];
+  return d.names[(id & ~kMultiBit) - 1u];
 }
 
 std::vector<uint16_t> devices_of(uint16_t device) {
@@ -403,14 +377,15 @@ NodeList toposort_outside_calls(std::span<const UOp> roots) {
 
 NodeList toposort(const UOp& root, bool (*enter)(const Node*)) { return toposort(std::span(&root, 1), enter); }
 
-UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map) {
+UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map, bool (*enter)(const Node*)) {
   if (map.empty()) return root;
   Remade made;
   for (const auto& [from, to] : map) made.set(from, to);
-  for (const Node* n : toposort(root))
-    if (!made.has(n)) made.update(n);
+  for (const Node* n : toposort(root, enter))
+    if (!made.has(n) && (!enter || enter(n))) made.update(n);
   return made.of(root.node());
 }
+UOp substitute(const UOp& root, const std::unordered_map<const Node*, UOp>& map) { return substitute(root, map, nullptr); }
 
 int64_t live_nodes() {
   int64_t n = 0;

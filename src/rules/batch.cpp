@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/ptr_map.h"
 #include "ir/build.h"
+#include "ir/remake.h"
 #include "rules/gradient.h"
 
 namespace whit {
@@ -83,11 +84,7 @@ UOp tuple_row(const Row& r) {
   return same_arg(r, src);
 }
 UOp stack_row(const Row& r) { return to_front(tuple_row(r), 1); }
-UOp reduce_row(const Row& r) {
-  Dims axes;
-  for (size_t i = 1; i < r.node.arg().as_list().size(); ++i) axes.push_back(r.node.arg().int_at(i) + 1);
-  return reduce_axes(r.src[0], r.node.arg().at(0).as_str(), axes);
-}
+UOp reduce_row(const Row& r) { return reduce_axes(r.src[0], r.node.arg().at(0).as_str(), shifted(axes_of(r.node))); }
 
 // ---- access by index: examples lie one after the other on the indexed axis
 UOp rows_of_all(const UOp& x) { return reshape(x, with_front(x.shape()[0] * x.shape()[1], std::span<const int64_t>(x.shape()).subspan(2))); }
@@ -226,33 +223,24 @@ std::vector<UOp> batched(std::span<const UOp> roots, const Replacements& leaves,
   const int64_t n = iota.shape()[0];
   const NodeList order = toposort_outside_calls(roots);
   PtrMap<Node, bool> depends = dependent_nodes(order, leaves, -buffer_id(first.src(0).node()));
-  PtrMap<Node, UOp> done;
+  Remade done;
   for (const Node* at : order) {
     if (!depends.find(at)) continue;
     const UOp node(at);
     if (const auto leaf = leaves.find(at); leaf != leaves.end()) {
-      done[at] = leaf->second;
-      continue;
+      done.set(at, leaf->second);
+    } else if (at->op == Op::Buffer) {
+      done.set(at, memory_of_all(node, n));
+    } else {
+      Row row{.node = node, .src = done.src(at), .has_axis = {}, .iota = iota};
+      for (const Node* s : at->src()) row.has_axis.push_back(done.has(s));
+      const RowFn fn = row_of(at->op);
+      WHIT_USER(fn, NotImplemented, "[vmap] {} has no row in the batch table", at->op);
+      done.set(at, fn(row));
     }
-    if (at->op == Op::Buffer) {
-      done[at] = memory_of_all(node, n);
-      continue;
-    }
-    Row row{.node = node, .src = {}, .has_axis = {}, .iota = iota};
-    for (const Node* s : at->src()) {
-      const UOp* other = done.find(s);
-      row.src.push_back(other ? *other : UOp(s));
-      row.has_axis.push_back(other != nullptr);
-    }
-    const RowFn fn = row_of(at->op);
-    WHIT_USER(fn, NotImplemented, "[vmap] {} has no row in the batch table", at->op);
-    done[at] = fn(row);
   }
   std::vector<UOp> out;
-  for (const UOp& r : roots) {
-    const UOp* other = done.find(r.node());
-    out.push_back(other ? *other : repeated(r, n));
-  }
+  for (const UOp& r : roots) out.push_back(done.has(r.node()) ? done.of(r.node()) : repeated(r, n));
   return out;
 }
 

@@ -4,6 +4,7 @@
 // rounded to float32 and then to the format is rounded correctly. What has no such guarantee (float64, 64-bit ints) is
 // rounded to odd first, which keeps the second rounding right. Subnormal numbers and NaN are kept. Sums are wide before
 // they come here (codegen/lower.cpp), so there is no MULACC and no FOLD.
+#include <array>
 #include <cmath>
 
 #include "ir/eval.h"
@@ -25,22 +26,17 @@ UOp number(int64_t v) { return constant(kU32, v); }
 
 struct Format {
   int n_mantissa, bias;
-  int64_t max_code, inf_code, nan_code;  // without sign; inf_code: what an infinity becomes
+  int64_t max_code, inf_code, nan_code;  // what a large number, an infinity and a NaN become, without sign
   bool is_fnuz;
   int width() const { return n_mantissa <= 3 ? 8 : 16; }
 };
-Format format_of(DType dt) {
-  switch (dt) {
-    case DType::Fp8E4M3: return {3, 7, 0x7E, 0x7F, 0x7F, false};
-    case DType::Fp8E5M2: return {2, 15, 0x7B, 0x7C, 0x7E, false};
-    case DType::Fp8E4M3FNUZ: return {3, 8, 0x7F, 0x80, 0x80, true};
-    case DType::Fp8E5M2FNUZ: return {2, 16, 0x7F, 0x80, 0x80, true};
-    default:
-      WHIT_CHECK(dt == DType::Float16, "{} has a conversion of its own", dt);
-      return {10, 15, 0x7C00, 0x7C00, 0x7E00, false};  // what overflows is infinite
-  }
-}
 DType bits_type(DType dt) { return is_fp8(dt) ? DType::UInt8 : DType::UInt16; }
+Format format_of(DType dt) {
+  const bool is_fnuz = dt == DType::Fp8E4M3FNUZ || dt == DType::Fp8E5M2FNUZ;
+  const auto code_of = [&](double v) { return eval_scalar(Op::Bitcast, bits_type(dt), std::array{Scalar::of(dt, v)}).i; };
+  const int bias = (1 << (info(dt).exponent_bits - 1)) - (is_fnuz ? 0 : 1);
+  return {info(dt).mantissa_bits, bias, code_of(0x1p1000), code_of(HUGE_VAL), code_of(NAN), is_fnuz};
+}
 
 UOp decode(const UOp& a) {
   const DType dt = a.dtype();

@@ -84,17 +84,8 @@ void join(std::vector<Fact>& facts, const Fact& f) {
   facts.push_back(f);
 }
 
-bool is_open(Op op) { return op != Op::Load && op != Op::Index && op != Op::Reduce; }
-bool enter_open(const Node* n) { return is_open(n->op); }
-
-// Replaces `from` in the part of `expr` that is not below a LOAD, INDEX or REDUCE.
-UOp substitute_open(const UOp& expr, const std::unordered_map<const Node*, UOp>& map) {
-  Remade made;
-  for (const auto& [from, to] : map) made.set(from, to);
-  for (const Node* n : toposort(expr, enter_open))
-    if (!made.has(n) && is_open(n->op)) made.update(n);
-  return made.of(expr.node());
-}
+// Not below a LOAD, INDEX or REDUCE.
+bool is_open(const Node* n) { return n->op != Op::Load && n->op != Op::Index && n->op != Op::Reduce; }
 
 UOp variable(int64_t number, int64_t lo, int64_t hi) {
   return UOp::make(Op::Variable, DType::WeakInt, {}, Arg::list({Arg(fmt::format("\x01{}", number)), lo, hi}));
@@ -105,7 +96,7 @@ WHIT_RULE_SET(plain_rules, rules::algebra() + rules::index() + rules::cast() + R
 // Divisions weigh more than other nodes.
 int64_t cost(const UOp& u) {
   int64_t total = 0;
-  for (const Node* n : toposort(u, enter_open)) total += n->op == Op::FloorDiv || n->op == Op::FloorMod ? 8 : n->op == Op::Const ? 0 : 1;
+  for (const Node* n : toposort(u, is_open)) total += n->op == Op::FloorDiv || n->op == Op::FloorMod ? 8 : n->op == Op::Const ? 0 : 1;
   return total;
 }
 
@@ -128,11 +119,11 @@ UOp under(const UOp& expr, const Fact& fact, int64_t number) {
     solved.add(linear_of(whole), t.factor);
     solved.add(sum_of_rest, -t.factor);
     if (!solved.ok) continue;
-    const UOp inside = substitute_open(expr, {{t.node.node(), solved.to_uop()}});
+    const UOp inside = substitute(expr, {{t.node.node(), solved.to_uop()}}, is_open);
     if (inside == expr) continue;
     UOp out = graph_rewrite(inside, plain_rules(), {.name = "given"});
     if (lo != hi) {
-      out = substitute_open(out, {{whole.node(), fact.sum.to_uop()}});
+      out = substitute(out, {{whole.node(), fact.sum.to_uop()}}, is_open);
       out = graph_rewrite(out, plain_rules(), {.name = "given"});
     }
     const int64_t c = cost(out);
@@ -187,7 +178,7 @@ constexpr Rule kGates[] = {
             [](const Match& at, RuleCtx&) -> UOp {
               if (at[p].is_const()) return {};
               const UOp yes = given(at[i], at[p]);
-              const UOp no = substitute_open(at[j], {{at.raw(p), const_bool(false)}});
+              const UOp no = substitute(at[j], {{at.raw(p), const_bool(false)}}, is_open);
               return yes == at[i] && no == at[j] ? UOp() : where(at[p], yes, no);
             })
         .grows("what the branches shared may be in one of them only"),
@@ -233,7 +224,7 @@ UOp given(const UOp& expr, const UOp& condition) {
     true_nodes.emplace(c.node(), const_bool(true));
     if (const auto fact = fact_of(c)) join(facts, *fact);
   }
-  UOp out = substitute_open(expr, true_nodes);
+  UOp out = substitute(expr, true_nodes, is_open);
   int64_t number = 0;
   for (const Fact& fact : facts)
     if (share_ranges(out, fact.sum)) out = under(out, fact, number++);

@@ -34,6 +34,12 @@ DType sum_dtype(DType dt) {
   return sum_acc_dtype(dt, text == "float32" ? DType::Float32 : dtype_by_name(text));
 }
 
+Dims axes_of(const UOp& reduce) {
+  Dims axes;
+  for (const Arg& axis : reduce.arg().as_list().subspan(1)) axes.push_back(axis.as_int());
+  return axes;
+}
+
 UOp sum_axes(const UOp& x, std::span<const int64_t> axes) {
   if (axes.empty()) return x;
   return cast(reduce_axes(cast(x, sum_dtype(x.dtype())), "add", axes), x.dtype());
@@ -71,15 +77,14 @@ Grads where_row(const UOp& n, const UOp& g) {
 }
 
 // Ties share; a NaN operand is the result, so it gets all.
-Grads extreme(const UOp& n, const UOp& g, bool largest) {
+Grads extreme_row(const UOp& n, const UOp& g) {
+  const bool largest = n.op() == Op::Max;
   const UOp x = n.src(0), y = n.src(1), zero = num(n, 0.0);
   const UOp tie = where(eq(x, y), times(g, num(n, 0.5)), zero);
   const UOp x_wins = (largest ? lt(y, x) : lt(x, y)) | is_nan(x);
   const UOp y_wins = ((largest ? lt(x, y) : lt(y, x)) | is_nan(y)) & logical_not(is_nan(x));
   return {where(x_wins, g, tie), where(y_wins, g, tie)};
 }
-Grads max_row(const UOp& n, const UOp& g) { return extreme(n, g, true); }
-Grads min_row(const UOp& n, const UOp& g) { return extreme(n, g, false); }
 
 Grads pow_row(const UOp& n, const UOp& g) {
   const UOp b = n.src(0), e = n.src(1), zero = num(n, 0.0), one = num(n, 1.0);
@@ -97,12 +102,6 @@ UOp floor_of(const UOp& q) {
 }
 
 // ---- reductions
-
-Dims axes_of(const UOp& n) {
-  Dims axes;
-  for (size_t i = 1; i < n.arg().as_list().size(); ++i) axes.push_back(n.arg().int_at(i));
-  return axes;
-}
 
 Grads reduce_row(const UOp& n, const UOp& g) {
   const UOp x = n.src(0);
@@ -204,8 +203,7 @@ constexpr Row kRows[] = {
     {Op::Copy, copy_row},
     {Op::Where, where_row},
     {Op::MulAcc, [](const UOp& n, const UOp& g) -> Grads { return {times(g, n.src(1)), times(g, n.src(0)), g}; }},
-    {Op::Max, max_row},
-    {Op::Min, min_row},
+    {OpSet{Op::Max, Op::Min}, extreme_row},
     {Op::Pow, pow_row},
     {Op::FloorMod, [](const UOp& n, const UOp& g) -> Grads { return {g, -times(g, floor_of(divided(n.src(0), n.src(1))))}; }},
     {Op::Cmod, [](const UOp& n, const UOp& g) -> Grads { return {g, -times(g, alu(Op::Trunc, {divided(n.src(0), n.src(1))}))}; }},
@@ -304,8 +302,8 @@ UOp transpose_chain(const UOp& chain, const UOp& base, UOp grad) {
 
 namespace {
 
-// Gradients of the arguments of a CALL, by a CALL of the body's gradient.
-std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_t, UOp>& out_grads, const std::vector<bool>& wanted) {
+// Gradients of the wanted arguments of a CALL, by a CALL of the body's gradient.
+std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_t, UOp>& out_grads, const std::vector<size_t>& wanted) {
   const UOp body = call.src(0);
   const size_t n_args = call.n_src() - 1;
   if (call.arg().is_int()) {
@@ -328,22 +326,17 @@ std::vector<UOp> call_gradients(const UOp& call, const std::unordered_map<int64_
     args.push_back(it->second);
   }
   std::vector<UOp> targets, results;
-  for (size_t i = 0; i < n_args; ++i)
-    if (wanted[i]) targets.push_back(params[i]);
+  for (const size_t i : wanted) targets.push_back(params[i]);
   const std::vector<UOp> grads = gradients(roots, seeds, targets);
-  std::vector<UOp> out(n_args), tuple{UOp()};
+  std::vector<UOp> out(n_args);
   for (const UOp& g : grads)
     if (g) results.push_back(g);
   if (results.empty()) return out;
   const UOp body_grad = UOp::make(Op::Tuple, DType::Void, results);
   const UOp back = UOp::make(Op::Call, DType::Void, with_front(body_grad, args), call.arg() == Arg("precompile both") ? Arg("precompile") : Arg());
-  size_t t = 0;
   int64_t r = 0;
-  for (size_t i = 0; i < n_args; ++i) {
-    if (!wanted[i]) continue;
-    const UOp& g = grads[t++];
-    if (g) out[i] = UOp::make(Op::GetTuple, g.dtype(), {back}, Arg(r++));
-  }
+  for (size_t t = 0; t < wanted.size(); ++t)
+    if (const UOp& g = grads[t]) out[wanted[t]] = UOp::make(Op::GetTuple, g.dtype(), {back}, Arg(r++));
   return out;
 }
 
@@ -368,8 +361,9 @@ std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grad
     if (n->op == Op::Call) {
       const auto it = tuple_sums.find(n);
       if (it == tuple_sums.end()) continue;
-      std::vector<bool> wanted;
-      for (size_t k = 1; k < n->n_src; ++k) wanted.push_back(is_needed(n->src_begin()[k]));
+      std::vector<size_t> wanted;
+      for (size_t k = 1; k < n->n_src; ++k)
+        if (is_needed(n->src_begin()[k])) wanted.push_back(k - 1);
       const std::vector<UOp> gs = call_gradients(node, it->second, wanted);
       for (size_t k = 0; k < gs.size(); ++k)
         if (gs[k]) give(n->src_begin()[k + 1], gs[k]);
@@ -392,10 +386,7 @@ std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grad
     }
   }
   std::vector<UOp> out;
-  for (const UOp& t : targets) {
-    const UOp* const sum = sums.find(t.node());
-    out.push_back(sum ? *sum : UOp());
-  }
+  for (const UOp& t : targets) out.push_back(sums[t.node()]);
   return out;
 }
 

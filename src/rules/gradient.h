@@ -28,6 +28,8 @@ CustomGradient custom_gradient(int64_t id);
 
 /// The dtype in which values of `dt` are summed, by the flag SUM_DTYPE.
 DType sum_dtype(DType dt);
+/// The axes of a tensor's REDUCE.
+Dims axes_of(const UOp& reduce);
 /// Sum over axes, which stay with size 1, in the accumulation dtype.
 UOp sum_axes(const UOp& x, std::span<const int64_t> axes);
 

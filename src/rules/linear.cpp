@@ -163,22 +163,19 @@ bool recombine(Linear& l) {
   for (const auto& t : l.terms) {
     const UOp node = t.node;
     const int64_t factor = t.factor;
+    const auto has = [&](const UOp& part, int64_t n_parts) { return part && contains(l, linear_of(part), n_parts); };
     // The node and n_parts times a part of the sum are so many times a whole.
-    const auto join = [&](const Linear& part, int64_t n_parts, const UOp& whole, int64_t times) {
+    const auto join = [&](const UOp& part, int64_t n_parts, const UOp& whole, int64_t times) {
       l.add(node, -factor);
-      l.add(part, -n_parts);
+      l.add(linear_of(part), -n_parts);
       l.add(linear_of(whole), times);
       return true;
     };
     if (has_const_divisor(node, Op::FloorDiv)) {
       // (x // c) * c + x % c is x
       const int64_t c = const_int(node.src(1));
-      if (factor % c != 0) continue;
-      const UOp x = node.src(0), rem = linear_mod(x, c);
-      if (!rem) continue;
-      const Linear part = linear_of(rem);
-      if (!contains(l, part, factor / c)) continue;
-      return join(part, factor / c, x, factor / c);
+      const UOp x = node.src(0), rem = factor % c == 0 ? linear_mod(x, c) : UOp();
+      if (has(rem, factor / c)) return join(rem, factor / c, x, factor / c);
     }
     if (!has_const_divisor(node, Op::FloorMod)) continue;
     const int64_t d = const_int(node.src(1));
@@ -186,22 +183,15 @@ bool recombine(Linear& l) {
     // (x // d) * d + x % d is x, when the quotient has become something else (x is y // c, so x // d is y // (c*d))
     int64_t whole;
     if (__builtin_mul_overflow(factor, d, &whole)) continue;
-    if (const UOp quotient = linear_div(x, d)) {
-      const Linear part = linear_of(quotient);
-      if (contains(l, part, whole)) return join(part, whole, x, factor);
-    }
+    if (const UOp quotient = linear_div(x, d); has(quotient, whole)) return join(quotient, whole, x, factor);
     // ((y // c) % d) * c + y % c is y % (c*d)
-    if (has_const_divisor(x, Op::FloorDiv)) {
-      const int64_t c = const_int(x.src(1));
-      int64_t both;
-      if (factor % c != 0 || __builtin_mul_overflow(c, d, &both)) continue;
-      const UOp y = x.src(0), rem = linear_mod(y, c);
-      if (!rem) continue;
-      const Linear part = linear_of(rem);
-      if (!contains(l, part, factor / c)) continue;
-      const UOp joined = linear_mod(y, both);
-      if (joined) return join(part, factor / c, joined, factor / c);
-    }
+    if (!has_const_divisor(x, Op::FloorDiv)) continue;
+    const int64_t c = const_int(x.src(1));
+    int64_t both;
+    if (factor % c != 0 || __builtin_mul_overflow(c, d, &both)) continue;
+    const UOp y = x.src(0), rem = linear_mod(y, c);
+    if (!has(rem, factor / c)) continue;
+    if (const UOp joined = linear_mod(y, both)) return join(rem, factor / c, joined, factor / c);
   }
   return false;
 }
