@@ -285,7 +285,7 @@ struct TinyJit::Captured {
   };
   std::vector<Result> results;
   std::vector<std::weak_ptr<Tensor::Impl>> left_out;  // tensors whose gradients a replay does not compute,
-  std::vector<size_t> left_out_inputs;                // and inputs
+  std::vector<size_t> left_out_inputs;                // and inputs: they are others than in the capture
   Bindings bindings;
   bool writes_inputs = false, is_bare = false;  // bare: without inputs, sizes and results
 
@@ -549,6 +549,8 @@ std::vector<Tensor> TinyJit::checked_call(std::span<const Tensor> given, const B
       if (s) storages.emplace(s.get(), s);
       before.emplace_back(t.impl(), s.get(), t.impl()->value.node());
     }
+    std::vector<char> had_grad;  // by input
+    for (const Tensor& t : inputs) had_grad.push_back(t.impl()->grad.defined());
     out = body(given);
     std::vector<Tensor> all = out;
     for (Tensor& t : live_if(has_pending_store)) {
@@ -581,7 +583,9 @@ std::vector<Tensor> TinyJit::checked_call(std::span<const Tensor> given, const B
     }
     fresh->left_out = std::move(left_out);
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (std::ranges::any_of(fresh->left_out, [&](const auto& t) { return t.lock() == inputs[i].impl(); })) fresh->left_out_inputs.push_back(i);
+      if ((!had_grad[i] && inputs[i].impl()->grad.defined()) ||
+          std::ranges::any_of(fresh->left_out, [&](const auto& t) { return t.lock() == inputs[i].impl(); }))
+        fresh->left_out_inputs.push_back(i);
     fresh->graph = memory_budget_ ? capture.finish(results, 0) : capture.finish(results);
     check_copies(*fresh->graph, in);
     // Values from before that read overwritten memory, were computed in the capture, or became others (a gradient that is added

@@ -229,8 +229,9 @@ Tensor& Tensor::is_param_(bool is_param) {
 Tensor Tensor::grad() const {
   Impl& i = *must_be_defined("grad", *this).impl_;
   WHIT_USER(i.grad_use != Impl::GradUse::LeftOut, Jit,
-            "[grad] the gradient of this tensor of shape {} was left out by a captured function, in which nobody had read it when a store "
-            "overwrote what it depends on; read it in the function, before that store (a step of an optimiser), or set it to None",
+            "[grad] the gradient of this tensor of shape {} was left out by a captured function: it is an input, or nobody had read its gradient "
+            "when a store overwrote what that depends on; return it from the function, read it there before that store (a step of an "
+            "optimiser), or set it to None",
             shape());
   i.grad_use = Impl::GradUse::Wanted;
   return i.grad;
