@@ -211,7 +211,7 @@ def test_a_replay_says_that_it_gives_no_gradient_of_its_input():
   for i in range(4):
     x = Tensor([1.0, i]).realize()
     seen(x)
-    if i < 2: assert x.grad.tolist() == [2, 3]
+    if i < 3: assert x.grad.tolist() == [2, 3]  # w.grad is added to: what becomes of it is known one call later
     else:
       with pytest.raises(JitError, match=LEFT_OUT): x.grad
   returned = TinyJit(lambda x: (loss(x).realize(), x.grad.realize()))
