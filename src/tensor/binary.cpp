@@ -167,10 +167,8 @@ Tensor Tensor::logaddexp(const Tensor& other) const {
 Tensor Tensor::isclose(const Tensor& other, const CloseOptions& o) const {
   const Tensor near = (*this - other).abs().le(Tensor(o.atol) + Tensor(o.rtol) * other.abs());
   const Tensor finite = isfinite() & other.isfinite();
-  const Tensor same = eq(other);
-  Tensor out = (finite & near) | same;
-  if (o.equal_nan) out = out | (isnan() & other.isnan());
-  return out;
+  const Tensor out = (finite & near) | eq(other);
+  return o.equal_nan ? out | (isnan() & other.isnan()) : out;
 }
 Tensor Tensor::allclose(const Tensor& other, const CloseOptions& o) const { return isclose(other, o).all(); }
 

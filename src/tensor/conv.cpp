@@ -42,10 +42,7 @@ Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes) {
             n_axes, 2 * n_axes);
   if (padding.size() == 2 * n_axes) return Dims(padding.begin(), padding.end());
   Dims out;
-  for (size_t i = n_axes; i-- > 0;) {
-    out.push_back(padding[i]);
-    out.push_back(padding[i]);
-  }
+  for (size_t i = n_axes; i-- > 0;) out.resize(out.size() + 2, padding[i]);
   return out;
 }
 

@@ -20,10 +20,7 @@ void check_sizes(const char* op, const IntList& shape) {
 
 TensorOptions detail::like(const char* op, const Tensor& x, const TensorOptions& o) {
   WHIT_USER(!o.device || x.devices().size() <= 1, Runtime, "[{}] a device is given, but the tensor is on {}", op, *x.device());
-  TensorOptions out = o;
-  if (!out.dtype) out.dtype = x.dtype();
-  if (!out.device) out.device = home_of(x);
-  return out;
+  return {.device = o.device ? o.device : home_of(x), .dtype = o.dtype.value_or(x.dtype()), .buffer = o.buffer};
 }
 
 Tensor Tensor::empty(const IntList& shape, const TensorOptions& o) {

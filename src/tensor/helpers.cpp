@@ -202,8 +202,7 @@ Shape reduced_dims(const Shape& s, std::span<const int64_t> axes, bool keepdim) 
   Sints out;
   for (size_t i = 0; i < s.size(); ++i) {
     const bool gone = std::ranges::find(axes, static_cast<int64_t>(i)) != axes.end();
-    if (!gone) out.push_back(size_of(s, i));
-    if (gone && keepdim) out.push_back(1);
+    if (!gone || keepdim) out.push_back(gone ? Sint(1) : size_of(s, i));
   }
   return to_shape(out);
 }

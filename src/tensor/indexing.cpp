@@ -220,8 +220,7 @@ Tensor& Tensor::set(std::span<const Index> indices, const Tensor& value) {
     const Tensor src = broadcast_to("setitem", v, placed).permute(inverse(j.result_order));
     const Tensor rows = wrap(whit::scatter(j.rows.uop(), j.index.uop(), src.uop(), "set"));
     const Tensor whole = rows.reshape(j.front_dims).permute(inverse(j.to_front));
-    if (p.view.is_same(*this)) return assign(whole);
-    return set_view(p.view, whole);
+    return p.view.is_same(*this) ? assign(whole) : set_view(p.view, whole);
   }
   if (p.view.numel() == 0) return *this;
   return set_view(p.view, v);

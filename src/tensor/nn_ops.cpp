@@ -133,9 +133,7 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int
   const int64_t classes = size(axis);
   const Tensor hit = one_hot_along(y.unsqueeze(axis), classes, axis);
   Tensor w = constant(1.0, dtype()).expand(y.shape());
-  if (weight.defined()) {
-    w = hit.where(weight.reshape(along(ndim(), static_cast<size_t>(axis), classes)), 0).sum(axis).cast(weight.dtype());
-  }
+  if (weight.defined()) w = hit.where(weight.reshape(along(ndim(), static_cast<size_t>(axis), classes)), 0).sum(axis).cast(weight.dtype());
   if (ignore_index) w = y.ne(*ignore_index).where(w, 0.0);
   const Tensor loss = hit.where(*this, 0.0).sum(axis).neg() * w;
   return reduction == "mean" ? loss.sum() / w.sum() : reduce_loss(op, loss, reduction);

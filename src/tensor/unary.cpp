@@ -94,14 +94,8 @@ Tensor erfc(const Tensor& x) {
 }  // namespace
 
 Tensor Tensor::neg() const { return dtype() == DType::Bool ? logical_not() : wrap(alu(Op::Neg, {uop()})); }
-Tensor Tensor::logical_not() const {
-  const Tensor b = cast(DType::Bool);
-  return wrap(alu(Op::Xor, {b.uop(), const_bool(true)}));
-}
-Tensor Tensor::bitwise_not() const {
-  if (dtype() == DType::Bool) return logical_not();
-  return bitwise_xor(constant_int(-1, dtype()));
-}
+Tensor Tensor::logical_not() const { return wrap(whit::logical_not(cast(DType::Bool).uop())); }
+Tensor Tensor::bitwise_not() const { return dtype() == DType::Bool ? logical_not() : bitwise_xor(constant_int(-1, dtype())); }
 Tensor Tensor::reciprocal() const { return alu1(Op::Recip, to_float_dtype(*this)); }
 Tensor Tensor::sqrt() const { return alu1(Op::Sqrt, to_float_dtype(*this)); }
 Tensor Tensor::rsqrt() const { return sqrt().reciprocal(); }
