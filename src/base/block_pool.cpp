@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "base/immortal.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #define WHIT_POOL_OFF 1  // the address sanitizer must see every object by itself
 #elif defined(__has_feature)
@@ -34,10 +36,7 @@ struct Shared {
   std::mutex mutex{};
   Block* batches = nullptr;  // each a list of kBatch blocks, or fewer from a thread that ended
 };
-Shared& shared() {
-  static Shared* s = new Shared;  // never destroyed: blocks are released after static destruction
-  return *s;
-}
+constexpr auto shared = immortal<Shared>;
 
 void give(Block* batch) {
   if (!batch) return;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/immortal.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/text.h"
@@ -32,10 +33,7 @@ struct StartState {
   std::string error;
 };
 
-StartState& start_state() {
-  static auto& state = *new StartState();
-  return state;
-}
+constexpr auto start_state = immortal<StartState>;
 
 void read_int(size_t id, const char* name, int64_t default_value) {
   const char* const env = std::getenv(name);
@@ -102,6 +100,7 @@ void say_when_not_there(size_t id) {
 }
 
 void store(size_t id, const FlagValue& value) {
+  if (value != value_of(id)) say_when_not_there(id);
   if (const std::string* text = std::get_if<std::string>(&value)) {
     flag::texts[id].store(keep_text(*text), std::memory_order_release);
   } else {
@@ -124,9 +123,7 @@ FlagValue flag_value(std::string_view name) { return value_of(must_find(name)); 
 
 void set_flag(std::string_view name, const FlagValue& value) {
   const size_t id = must_find(name);
-  const FlagValue converted = must_convert(id, value);
-  if (converted != value_of(id)) say_when_not_there(id);
-  store(id, converted);
+  store(id, must_convert(id, value));
 }
 
 void check_flags() {
@@ -139,13 +136,8 @@ void check_flags() {
 std::string codegen_flags() {
   std::string all;
   const std::vector<FlagInfo>& infos = flag_infos();
-  for (size_t i = 0; i < infos.size(); ++i) {
-    if (!infos[i].codegen) continue;
-    all += infos[i].name;
-    all += '=';
-    all += infos[i].is_text ? std::get<std::string>(value_of(i)) : std::to_string(std::get<int64_t>(value_of(i)));
-    all += ';';
-  }
+  for (size_t i = 0; i < infos.size(); ++i)
+    if (infos[i].codegen) all += std::visit([&](const auto& value) { return fmt::format("{}={};", infos[i].name, value); }, value_of(i));
   return all;
 }
 
@@ -172,7 +164,6 @@ FlagScope::FlagScope(const std::vector<std::pair<std::string, FlagValue>>& overr
     checked.emplace_back(id, must_convert(id, value));
   }
   for (const auto& [id, value] : checked) {
-    if (value != value_of(id)) say_when_not_there(id);
     saved_.emplace_back(flag_infos()[id].name, value_of(id));
     store(id, value);
   }

@@ -61,8 +61,7 @@ class FlagScope {
   FlagScope(std::string_view name, const FlagValue& value);
   explicit FlagScope(const std::vector<std::pair<std::string, FlagValue>>& overrides);
   ~FlagScope();
-  FlagScope(const FlagScope&) = delete;
-  FlagScope& operator=(const FlagScope&) = delete;
+  FlagScope& operator=(FlagScope&&) = delete;  // nor is it copied
 
  private:
   std::vector<std::pair<std::string, FlagValue>> saved_;

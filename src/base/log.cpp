@@ -4,6 +4,8 @@
 #include <mutex>
 #include <set>
 
+#include "base/immortal.h"
+
 namespace whit {
 namespace {
 struct Said {
@@ -11,15 +13,11 @@ struct Said {
   std::set<std::string> topics;
   std::string lines;
 };
-Said& said() {
-  static auto& all = *new Said();
-  return all;
-}
+constexpr auto said = immortal<Said>;
 }  // namespace
 
 void log_line(std::string_view text) {
-  std::string line(text);
-  line += '\n';
+  const std::string line = std::string(text) + '\n';
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <thread>
+#include <utility>
 
 #ifdef __linux__
 #include <sched.h>
@@ -16,25 +17,21 @@
 namespace whit::os {
 namespace {
 
+// The numbers that a file begins with, 0 for each that is not there.
+std::pair<long long, long long> numbers_in(const char* path) {
+  std::pair<long long, long long> found{};
+  if (FILE* f = std::fopen(path, "re")) {
+    if (std::fscanf(f, "%lld %lld", &found.first, &found.second) < 1) found = {};
+    std::fclose(f);
+  }
+  return found;
+}
+
 // Cores by the quota of the cgroup (version 2, then 1), or 0 where there is no quota.
 int cgroup_cores() {
-  long long quota = 0, period = 0;
-  if (FILE* f = std::fopen("/sys/fs/cgroup/cpu.max", "re")) {
-    const int n = std::fscanf(f, "%lld %lld", &quota, &period);  // "max 100000" without a quota: reads no number
-    std::fclose(f);
-    if (n == 2 && quota > 0 && period > 0) return static_cast<int>((quota + period - 1) / period);
-    return 0;
-  }
-  const auto read = [](const char* path) {
-    long long value = 0;
-    if (FILE* f = std::fopen(path, "re")) {
-      if (std::fscanf(f, "%lld", &value) != 1) value = 0;
-      std::fclose(f);
-    }
-    return value;
-  };
-  quota = read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  period = read("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  auto [quota, period] = numbers_in("/sys/fs/cgroup/cpu.max");  // "max 100000" without a quota
+  if (quota == 0) quota = numbers_in("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").first;
+  if (period == 0) period = numbers_in("/sys/fs/cgroup/cpu/cpu.cfs_period_us").first;
   return quota > 0 && period > 0 ? static_cast<int>((quota + period - 1) / period) : 0;
 }
 
@@ -58,13 +55,9 @@ int cpu_count() {
 int64_t memory_bytes() {
   static const int64_t n_bytes = [] {
     const long pages = sysconf(_SC_PHYS_PAGES);
-    int64_t all = pages > 0 ? static_cast<int64_t>(pages) * static_cast<int64_t>(page_size()) : int64_t{1} << 30;
-    if (FILE* f = std::fopen("/sys/fs/cgroup/memory.max", "re")) {
-      long long limit = 0;
-      if (std::fscanf(f, "%lld", &limit) == 1 && limit > 0) all = std::min<int64_t>(all, limit);
-      std::fclose(f);
-    }
-    return all;
+    const int64_t all = pages > 0 ? static_cast<int64_t>(pages) * static_cast<int64_t>(page_size()) : int64_t{1} << 30;
+    const int64_t limit = numbers_in("/sys/fs/cgroup/memory.max").first;
+    return limit > 0 ? std::min(all, limit) : all;
   }();
   return n_bytes;
 }

@@ -74,8 +74,7 @@ class IeeeFloats {
   IeeeFloats() {}
 #endif
  public:
-  IeeeFloats(const IeeeFloats&) = delete;
-  IeeeFloats& operator=(const IeeeFloats&) = delete;
+  IeeeFloats& operator=(IeeeFloats&&) = delete;  // nor is it copied
 };
 
 }  // namespace whit::os

@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 
+#include "base/immortal.h"
 #include "base/os.h"
 
 namespace whit {
@@ -16,10 +17,7 @@ struct Timeline {
   const pid_t process = getpid();
   std::terminate_handler terminate_before = nullptr;
 
-  static Timeline& get() {
-    static auto& all = *new Timeline();
-    return all;
-  }
+  static constexpr auto get = immortal<Timeline>;
   Timeline() {
     std::atexit(write_at_exit);
     // An exception that nobody catches ends the process without its exit handlers.

@@ -31,8 +31,7 @@ class ProfileSpan {
     if (index_ >= 0) [[unlikely]]
       end();
   }
-  ProfileSpan(const ProfileSpan&) = delete;
-  ProfileSpan& operator=(const ProfileSpan&) = delete;
+  ProfileSpan& operator=(ProfileSpan&&) = delete;  // nor is it copied
 
  private:
   void begin(const char* category, std::string_view name, std::string_view device);

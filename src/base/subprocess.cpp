@@ -33,8 +33,7 @@ struct Pipe {
     close_end(read_end);
     close_end(write_end);
   }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
+  Pipe& operator=(Pipe&&) = delete;  // nor is it copied
   static void close_end(int& end) {
     if (end >= 0) ::close(end);
     end = -1;
@@ -85,8 +84,7 @@ class NoSigpipe {
     }
     pthread_sigmask(SIG_SETMASK, &old_, nullptr);
   }
-  NoSigpipe(const NoSigpipe&) = delete;
-  NoSigpipe& operator=(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(NoSigpipe&&) = delete;  // nor is it copied
 
  private:
   sigset_t pipe_, old_;
@@ -100,6 +98,22 @@ int poll_ms(int64_t deadline_ns) {
   if (deadline_ns == 0) return -1;
   const int64_t left = deadline_ns - os::now_ns();
   return left <= 0 ? 0 : static_cast<int>(std::min<int64_t>(left / 1'000'000 + 1, 1 << 30));
+}
+
+template <class Byte, class Move> bool move_all(Move move, int fd, short event, Byte* at, size_t n_bytes, int64_t deadline_ns) {
+  while (n_bytes > 0) {
+    const ssize_t n = move(fd, at, n_bytes);
+    if (n > 0) {
+      at += n;
+      n_bytes -= static_cast<size_t>(n);
+    } else if (n < 0 && errno == EAGAIN) {
+      pollfd waited{fd, event, 0};
+      if (poll(&waited, 1, poll_ms(deadline_ns)) == 0) return false;
+    } else if (n == 0 || errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -153,24 +167,6 @@ std::string find_program(const std::string& name) {
   }
   return "";
 }
-
-namespace {
-template <class Byte, class Move> bool move_all(Move move, int fd, short event, Byte* at, size_t n_bytes, int64_t deadline_ns) {
-  while (n_bytes > 0) {
-    const ssize_t n = move(fd, at, n_bytes);
-    if (n > 0) {
-      at += n;
-      n_bytes -= static_cast<size_t>(n);
-    } else if (n < 0 && errno == EAGAIN) {
-      pollfd waited{fd, event, 0};
-      if (poll(&waited, 1, poll_ms(deadline_ns)) == 0) return false;
-    } else if (n == 0 || errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
-}
-}  // namespace
 
 bool write_all(int fd, const void* data, size_t n_bytes, int64_t deadline_ns) {
   return move_all(::write, fd, POLLOUT, static_cast<const char*>(data), n_bytes, deadline_ns);

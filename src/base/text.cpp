@@ -1,6 +1,6 @@
 #include "base/text.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -25,14 +25,7 @@ std::string to_upper(std::string_view text) {
   return upper;
 }
 
-std::string join(const std::vector<std::string>& pieces, std::string_view separator) {
-  std::string all;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    if (i) all += separator;
-    all += pieces[i];
-  }
-  return all;
-}
+std::string join(const std::vector<std::string>& pieces, std::string_view separator) { return fmt::format("{}", fmt::join(pieces, separator)); }
 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string upper = to_upper(name);

@@ -35,6 +35,13 @@ std::vector<int64_t> sorted(std::vector<int64_t> ids) {
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
 }
+// A SHRINK that says how much of an axis counts and leaves all in its place.
+bool is_sized(const Node* n) {
+  if (n->op != Op::Shrink || !std::equal(n->shape.begin(), n->shape.end(), n->src()[0]->shape.begin())) return false;
+  for (size_t a = 0; a < n->shape.size(); ++a)
+    if (box_of(n, a).first != Sint(0)) return false;
+  return true;
+}
 }  // namespace
 
 std::vector<int64_t> origins_below(const UOp& of) {
@@ -82,15 +89,6 @@ UOp buffer_below(const UOp& view) {
 }
 
 bool is_view(const Node* n) { return (is_movement(n->op) && n->op != Op::Stack) || n->op == Op::Detach || n->op == Op::ContiguousBackward; }
-namespace {
-// A SHRINK that says how much of an axis counts and leaves all in its place.
-bool is_sized(const Node* n) {
-  if (n->op != Op::Shrink || !std::equal(n->shape.begin(), n->shape.end(), n->src()[0]->shape.begin())) return false;
-  for (size_t a = 0; a < n->shape.size(); ++a)
-    if (box_of(n, a).first != Sint(0)) return false;
-  return true;
-}
-}  // namespace
 
 bool is_buffer_view(const UOp& u) { return memory_of(u.node())->op == Op::Buffer; }
 const Node* memory_of(const Node* n) {

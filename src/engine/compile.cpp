@@ -5,12 +5,14 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <unordered_map>
 
 #include "base/build_id.h"
 #include "base/flags.h"
+#include "base/immortal.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/profile.h"
@@ -30,10 +32,7 @@ struct Cache {
   std::mutex mutex;
   std::map<CacheKey, ExecutablePtr> map{};
 };
-Cache& cache() {
-  static Cache* c = new Cache;
-  return *c;
-}
+constexpr auto cache = immortal<Cache>;
 
 // Operations and bytes of a kernel: every node counts once for each value of the loops that it depends on.
 void estimate(const UOp& sink, Executable& e) {
@@ -52,6 +51,12 @@ void estimate(const UOp& sink, Executable& e) {
   }
   e.n_ops = static_cast<int64_t>(std::min<__int128>(ops, INT64_MAX));
   e.n_bytes = static_cast<int64_t>(std::min<__int128>(bytes, INT64_MAX));
+}
+
+// When all searches of this process shall be done, or 0.
+int64_t search_end() {
+  static const int64_t first = os::now_ns();
+  return flag::BEAM_BUDGET() > 0 ? first + flag::BEAM_BUDGET() * 1'000'000'000 : 0;
 }
 
 }  // namespace
@@ -110,16 +115,6 @@ ExecutablePtr compile_program(const CompileJob& job, const CodePath& path, const
         fmt::format("compiled {:<40} in {:6.2f} ms, {}", e->name, static_cast<double>(os::now_ns() - start) * 1e-6, to_text(program.src(0).arg())));
   return e;
 }
-
-namespace {
-
-// When all searches of this process shall be done, or 0.
-int64_t search_end() {
-  static const int64_t first = os::now_ns();
-  return flag::BEAM_BUDGET() > 0 ? first + flag::BEAM_BUDGET() * 1'000'000'000 : 0;
-}
-
-}  // namespace
 
 // Executables on disk, by kernel and build: a warm start lowers and renders nothing. Not for those who look at lowering.
 class ProgramCache {
@@ -205,7 +200,7 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t
   std::unordered_map<std::string_view, const CodePath*> paths;
   {
     Cache& c = cache();
-    std::map<CacheKey, size_t> seen;
+    std::set<CacheKey> seen;
     for (const CompileJob& job : jobs) {
       const CodePath*& path = paths[job.device];
       if (!path) path = &code_path(job.device);
@@ -213,12 +208,8 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t
     }
     std::lock_guard lock(c.mutex);
     for (size_t i = 0; i < jobs.size(); ++i) {
-      const auto it = c.map.find(keys[i]);
-      if (it != c.map.end()) {
-        out[i] = it->second;
-      } else if (seen.emplace(keys[i], missing.size()).second) {
-        missing.push_back({keys[i], &jobs[i]});
-      }
+      if (const auto it = c.map.find(keys[i]); it != c.map.end()) out[i] = it->second;
+      else if (seen.insert(keys[i]).second) missing.push_back({keys[i], &jobs[i]});
     }
   }
   if (missing.empty()) return out;

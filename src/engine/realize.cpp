@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/flags.h"
+#include "base/immortal.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/profile.h"
@@ -24,10 +25,8 @@
 namespace whit::engine {
 namespace {
 
-std::recursive_mutex& engine_mutex() {
-  static auto* m = new std::recursive_mutex;
-  return *m;
-}
+struct EngineMutex : std::recursive_mutex {};
+constexpr auto engine_mutex = immortal<EngineMutex>;
 
 thread_local int64_t memory_budget = 0;
 
@@ -372,11 +371,7 @@ std::string describe(const Schedule& s) {
     out += fmt::format("{:4} {:<8} {:<40}", i, device_name(c.device), c.kernel ? std::string(c.kernel.arg().at(0).as_str()) : "copy");
     for (const int32_t a : c.args) {
       const ScheduleBuffer& b = s.buffers[static_cast<size_t>(a)];
-      out += fmt::format(" {}{}:{}x{}",
-                         b.kind == ScheduleBuffer::Kind::Input    ? 'i'
-                         : b.kind == ScheduleBuffer::Kind::Output ? 'o'
-                                                                  : 't',
-                         a, b.dtype, b.n_elems);
+      out += fmt::format(" {}{}:{}x{}", "iot"[static_cast<size_t>(b.kind)], a, b.dtype, b.n_elems);
     }
     out += '\n';
   }

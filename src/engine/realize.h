@@ -32,8 +32,7 @@ class MemoryBudget {
  public:
   explicit MemoryBudget(int64_t n_bytes);
   ~MemoryBudget();
-  MemoryBudget(const MemoryBudget&) = delete;
-  MemoryBudget& operator=(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(MemoryBudget&&) = delete;  // nor is it copied
 
  private:
   const int64_t before_;

@@ -106,8 +106,7 @@ class Child {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
+  Child& operator=(Child&&) = delete;  // nor is it copied
 
   /// Nothing when it is late or gone.
   std::optional<Times> time(double best_ns) {

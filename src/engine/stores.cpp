@@ -60,17 +60,15 @@ StorePlan plan_stores(std::span<const UOp> roots) {
   std::unordered_map<const Node*, const Node*> overwritten;  // BUFFER -> its last state
   std::vector<char> superseded(order.size(), 0);
   std::vector<const Node*> memory(order.size(), nullptr);  // of AFTERs
-  const auto memory_below = [&](const Node* x) {
-    const Node* b = base[number(x)];
-    const int32_t k = b->op == Op::After ? index.find(b) : -1;
-    return k >= 0 && memory[static_cast<size_t>(k)] ? memory[static_cast<size_t>(k)] : b;
-  };
   for (size_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i];
     if (n->op != Op::After || is_realized(n)) continue;
     const Node* x = base[number(n->src()[0])];
-    if (const int32_t k = index.find(x); x->op == Op::After && k >= 0) superseded[static_cast<size_t>(k)] = 1;
-    memory[i] = memory_below(n->src()[0]);
+    memory[i] = x;
+    if (const int32_t k = index.find(x); x->op == Op::After && k >= 0) {
+      superseded[static_cast<size_t>(k)] = 1;
+      if (const Node* below = memory[static_cast<size_t>(k)]) memory[i] = below;
+    }
     // What is stored into a computed value goes to memory of its own.
     if (memory[i]->op == Op::Buffer) overwritten[memory[i]] = n;
   }

@@ -7,6 +7,7 @@
 //     others choose a harmless operand first. No fast-math, nsw or nuw flag but on loop counters.
 //  2. A load whose gate is one scalar reads from a block of zeros when it is off, so it needs no branch.
 //  3. Each buffer has an alias scope: two slots never overlap, so loads may move over stores to other slots.
+#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -338,19 +339,21 @@ class LlvmWriter final : public Writer {
     }
     bind(n, name);
   }
-  void open_if(const Node* n) override {
-    const std::string text = fresh("if").substr(1);
-    line("br i1 {}, label %{}.then, label %{}.done", operand(n->src()[0], 0), text, text);
+  void open_if(const Node* n) override { blocks_.push_back({begin_if("if", n->src()[0]), ""}); }
+  std::string begin_if(const char* stem, const Node* condition) {
+    const std::string text = fresh(stem).substr(1);
+    line("br i1 {}, label %{}.then, label %{}.done", operand(condition, 0), text, text);
     label(text + ".then");
-    blocks_.push_back({text, ""});
+    return text;
+  }
+  void end_if(const std::string& text) {
+    line("br label %{}.done", text);
+    label(text + ".done");
   }
   void close(const Node* opened) override {
     const Block o = blocks_.back();
     blocks_.pop_back();
-    if (opened->op == Op::If) {
-      line("br label %{}.done", o.text);
-      return label(o.text + ".done");
-    }
+    if (opened->op == Op::If) return end_if(o.text);
     line("br label %{}.latch", o.text);
     label(o.text + ".latch");
     line("%{0}.next = add nuw nsw i64 %{0}, 1", o.text);
@@ -360,17 +363,13 @@ class LlvmWriter final : public Writer {
   }
 
   // ---- memory
-  size_t scope_of(const Node* storage) const {
-    if (storage->op != Op::Param) return p_.params.size();
-    size_t i = 0;
-    while (p_.params[i]->arg.int_at(0) != storage->arg.int_at(0)) ++i;
-    return i;
-  }
   size_t n_scopes() const { return p_.params.size() + (p_.scratch.empty() ? 0 : 1); }
   // The alias scope of an access, as the end of its line.
   std::string scope(const Node* storage) const {
     if (storage->op == Op::Reg || n_scopes() < 2) return "";
-    const size_t s = scope_of(storage);
+    const auto& all = p_.signature.buffers;  // then what is no PARAM
+    const int64_t slot = storage->op == Op::Param ? storage->arg.int_at(0) : -1;
+    const auto s = static_cast<size_t>(std::ranges::find(all, slot, &KernelSignature::Buffer::slot) - all.begin());
     return fmt::format(", !alias.scope !{}, !noalias !{}", 1 + n_scopes() + s, 1 + 2 * n_scopes() + s);
   }
   std::string metadata() const {
@@ -451,16 +450,9 @@ class LlvmWriter final : public Writer {
     }
     const std::string at = address(a, v->dtype);
     if (a.lane_by_lane()) return line("call void {}", masked(a, "scatter", "store", v->dtype, at, fmt::format("{} {}, ", type, value), ""));
-    const std::string text = a.gate ? fresh("g").substr(1) : "";
-    if (a.gate) {
-      line("br i1 {}, label %{}.then, label %{}.done", operand(a.gate, 0), text, text);
-      label(text + ".then");
-    }
+    const std::string text = a.gate ? begin_if("g", a.gate) : "";
     line("store {} {}, ptr {}{}", type, value, at, alignment(a, v->dtype));
-    if (a.gate) {
-      line("br label %{}.done", text);
-      label(text + ".done");
-    }
+    if (a.gate) end_if(text);
   }
 
   // ---- arithmetic

@@ -10,8 +10,6 @@
 namespace whit::render {
 namespace {
 
-int64_t aligned_to_64(int64_t n) { return (n + 63) / 64 * 64; }
-
 void want_spread(LinearProgram& p, const Node* scalar, int64_t lanes) {
   if (lanes == 0 || lanes_of(scalar) != 0 || scalar->op == Op::Const) return;
   std::vector<int64_t>& have = p.spreads[scalar];
@@ -19,10 +17,10 @@ void want_spread(LinearProgram& p, const Node* scalar, int64_t lanes) {
 }
 
 // A memory access of the list: which buffers it touches, and which of its scalars it needs as lanes.
-void note_access(LinearProgram& p, const Node* n, std::map<int64_t, KernelSignature::Buffer>& buffers) {
+void note_access(LinearProgram& p, const Node* n) {
   const Access a = access_of(n);
   if (a.storage->op == Op::Param) {
-    KernelSignature::Buffer& b = buffers.at(a.storage->arg.int_at(0));
+    KernelSignature::Buffer& b = *std::ranges::find(p.signature.buffers, a.storage->arg.int_at(0), &KernelSignature::Buffer::slot);
     (n->op == Op::Load ? b.is_read : b.is_written) = true;
   }
   if (n->op == Op::Store) want_spread(p, n->src()[1], a.lanes);
@@ -32,16 +30,10 @@ void note_access(LinearProgram& p, const Node* n, std::map<int64_t, KernelSignat
     p.n_zero_bytes = std::max(p.n_zero_bytes, element_bytes(n->dtype) * std::max<int64_t>(a.lanes, 1));
 }
 
+// WHERE chooses between vectors by a scalar too.
 void note_operands(LinearProgram& p, const Node* n) {
-  const int64_t lanes = lanes_of(n);
-  for (const Node* s : n->src())
-    if (n->op != Op::Where || s != n->src()[0] || lanes_of(s)) want_spread(p, s, lanes);
-  // The same scalar may be WHERE's condition and a value.
-  if (n->op == Op::Where)
-    for (size_t i = 1; i < 3; ++i) want_spread(p, n->src()[i], lanes);
+  for (size_t i = n->op == Op::Where; i < n->n_src; ++i) want_spread(p, n->src()[i], lanes_of(n));
 }
-
-bool stores_to_memory(const Node* n) { return n->op == Op::Store && access_of(n).storage->op == Op::Param; }
 
 // GLOBAL extents stand one after another in the launch space, in the order of the list.
 void place_globals(LinearProgram& p) {
@@ -57,7 +49,7 @@ void place_globals(LinearProgram& p) {
       ++open;
     } else if (n->op == Op::EndRange && axis_type(n->src()[0]) == AxisType::Global) {
       --open;
-    } else if (stores_to_memory(n)) {
+    } else if (n->op == Op::Store && access_of(n).storage->op == Op::Param) {
       stray_store |= open == 0;
     }
   }
@@ -97,21 +89,15 @@ Access access_of(const Node* n) {
 
 LinearProgram analyze(const UOp& program) {
   LinearProgram p;
-  p.linear = program;
-  if (program.op() == Op::Program) {
-    for (const UOp& s : program.srcs())
-      if (s.op() == Op::Linear) p.linear = s;
-  }
+  p.linear = program.op() == Op::Program && program.n_src() > 1 ? program.src(1) : program;
   WHIT_CHECK(p.linear.op() == Op::Linear, "a renderer wants a LINEAR, not {}", program.op());
-  std::map<int64_t, KernelSignature::Buffer> buffers;
   std::map<int64_t, const Node*> params, scratch, regs;
   std::map<std::string, const Node*, std::less<>> variables;
   // Leaves need not be listed: they are found as sources of what is.
   const auto note_leaf = [&](const Node* n) {
     while (n->op == Op::After) n = n->src()[0];
     if (n->op == Op::Param) {
-      const int64_t slot = n->arg.int_at(0);
-      if (params.try_emplace(slot, n).second) buffers[slot] = {slot, n->dtype, n->shape.numel(), false, false};
+      params.try_emplace(n->arg.int_at(0), n);
     } else if (n->op == Op::Scratch) {
       scratch[n->arg.int_at(0)] = n;
     } else if (n->op == Op::Reg) {
@@ -128,13 +114,15 @@ LinearProgram analyze(const UOp& program) {
         for (const Node* t : s->src()) note_leaf(t);
     }
   }
+  for (const auto& [slot, n] : params) {
+    p.params.push_back(n);
+    p.signature.buffers.push_back({slot, n->dtype, n->shape.numel(), false, false});
+  }
   for (const Node* n : p.linear->src()) {
-    if (n->op == Op::Load || n->op == Op::Store) note_access(p, n, buffers);
+    if (n->op == Op::Load || n->op == Op::Store) note_access(p, n);
     else if (is_elementwise(n->op)) note_operands(p, n);
     else if (n->op == Op::Vec && is_splat(n)) want_spread(p, n->src()[0], lanes_of(n));
   }
-  for (const auto& [slot, n] : params) p.params.push_back(n);
-  for (const auto& [slot, b] : buffers) p.signature.buffers.push_back(b);
   for (const auto& [id, n] : regs) p.regs.push_back(n);
   for (const auto& [text, n] : variables) {
     p.variables.push_back(n);
@@ -143,7 +131,7 @@ LinearProgram analyze(const UOp& program) {
   for (const auto& [id, n] : scratch) {
     p.scratch.push_back(n);
     p.scratch_offset[id] = p.signature.scratch_bytes;
-    p.signature.scratch_bytes += aligned_to_64(n->shape.numel() * element_bytes(n->dtype));
+    p.signature.scratch_bytes += (n->shape.numel() * element_bytes(n->dtype) + 63) / 64 * 64;
   }
   place_globals(p);
   return p;
@@ -211,9 +199,7 @@ uint64_t constant_bits(const Node* constant) {
 }
 
 bool is_splat(const Node* vec) {
-  for (const Node* s : vec->src())
-    if (s != vec->src()[0]) return false;
-  return true;
+  return std::ranges::all_of(vec->src(), [&](const Node* s) { return s == vec->src()[0]; });
 }
 
 }  // namespace whit::render

@@ -19,8 +19,7 @@ template <class Fn> std::string listed(int64_t n, Fn&& item) {
 
 class Writer {
  public:
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
+  Writer& operator=(Writer&&) = delete;  // nor is it copied
 
  protected:
   /// `prefix` stands before every name, `language` is what errors call it.

@@ -11,6 +11,8 @@
 
 namespace whit {
 
+constexpr int64_t kSlack = int64_t{64} << 20;
+
 Allocator::~Allocator() = default;
 
 void* Allocator::alloc(int64_t n_bytes, const BufferSpec& spec) {
@@ -39,17 +41,6 @@ uint64_t& copy_origin() {
   return origin;
 }
 
-void Allocator::copyin(void*, const void*, int64_t) { no_hook("copyin"); }
-void Allocator::copyout(void*, void*, int64_t) { no_hook("copyout"); }
-void* Allocator::offset(void*, int64_t, int64_t) { no_hook("offset"); }
-void Allocator::transfer(void*, void*, int64_t, Device&) { no_hook("transfer"); }
-bool Allocator::push(Device&, void*, void*, int64_t) { return false; }
-void* Allocator::host_pointer(void*) { return nullptr; }
-bool Allocator::supports_transfer(Device&) { return false; }
-
-namespace {
-constexpr int64_t kSlack = int64_t{64} << 20;
-}
 void* LruAllocator::take(int64_t n_bytes, const BufferSpec& spec) {
   {
     const std::lock_guard lock(mutex_);

@@ -1,9 +1,10 @@
 // Memory of devices. A handle (void*) is what the device calls an address: on the CPU a pointer.
 #pragma once
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace whit {
@@ -12,16 +13,11 @@ class Device;
 
 /// How memory is to be allocated.
 struct BufferSpec {
-  bool uncached = false;
-  bool cpu_access = false;       ///< the host must be able to read and write it
-  bool host = false;             ///< in host memory
   bool nolru = false;            ///< never kept for reuse
   bool zero = false;             ///< all bytes are zero at first
   void* external_ptr = nullptr;  ///< memory of somebody else, used and never freed
 
-  auto key() const { return std::tuple(uncached, cpu_access, host, nolru, zero, external_ptr); }
-  bool operator<(const BufferSpec& other) const { return key() < other.key(); }
-  bool operator==(const BufferSpec& other) const { return key() == other.key(); }
+  auto operator<=>(const BufferSpec&) const = default;
 };
 
 /// Of the copy that this thread does: call number (low half) of a schedule (the key's high digits); 0 outside of any.
@@ -31,24 +27,23 @@ class Allocator {
  public:
   explicit Allocator(Device& device) : device_(device) {}
   virtual ~Allocator();
-  Allocator(const Allocator&) = delete;
-  Allocator& operator=(const Allocator&) = delete;
+  Allocator& operator=(Allocator&&) = delete;  // nor is it copied
 
   /// errors: Value for n_bytes <= 0; Memory "Allocation of X failed on D. Used: Y"
   void* alloc(int64_t n_bytes, const BufferSpec& spec = {});
   void free(void* handle, int64_t n_bytes, const BufferSpec& spec = {});
 
-  virtual void copyin(void* to, const void* from_host, int64_t n_bytes);
-  virtual void copyout(void* to_host, void* from, int64_t n_bytes);
+  virtual void copyin(void* /*to*/, const void* /*from_host*/, int64_t /*n_bytes*/) { no_hook("copyin"); }
+  virtual void copyout(void* /*to_host*/, void* /*from*/, int64_t /*n_bytes*/) { no_hook("copyout"); }
   /// The handle of the bytes at `off_bytes` of an allocation.
-  virtual void* offset(void* handle, int64_t n_bytes, int64_t off_bytes);
+  virtual void* offset(void* /*handle*/, int64_t /*n_bytes*/, int64_t /*off_bytes*/) { no_hook("offset"); }
   /// Copies from another device without the host. Only where supports_transfer().
-  virtual void transfer(void* to, void* from, int64_t n_bytes, Device& from_device);
+  virtual void transfer(void* /*to*/, void* /*from*/, int64_t /*n_bytes*/, Device& /*from_device*/) { no_hook("transfer"); }
   /// Copies to another device in a way of its own; false when it has none. copy_origin() says what the copy belongs to.
-  virtual bool push(Device& to_device, void* to, void* from, int64_t n_bytes);
+  virtual bool push(Device& /*to_device*/, void* /*to*/, void* /*from*/, int64_t /*n_bytes*/) { return false; }
   /// A pointer for the host to the bytes of a handle, or null where the host cannot reach them.
-  virtual void* host_pointer(void* handle);
-  virtual bool supports_transfer(Device& from_device);
+  virtual void* host_pointer(void* /*handle*/) { return nullptr; }
+  virtual bool supports_transfer(Device& /*from_device*/) { return false; }
   /// Gives back what is kept for reuse.
   virtual void free_cache() {}
 

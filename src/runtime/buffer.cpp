@@ -1,6 +1,7 @@
 #include "runtime/buffer.h"
 
 #include "base/error.h"
+#include "base/immortal.h"
 #include "base/profile.h"
 #include "runtime/counters.h"
 #include "runtime/device.h"
@@ -9,10 +10,7 @@ namespace whit {
 namespace {
 
 // Allocations are few and slow beside a lock; one lock spares every buffer its own.
-std::recursive_mutex& allocation_mutex() {
-  static auto& mutex = *new std::recursive_mutex();
-  return mutex;
-}
+struct AllocationMutex : std::recursive_mutex {};
 
 }  // namespace
 
@@ -53,7 +51,7 @@ Device& Buffer::device() const {
 
 void* Buffer::allocate() {
   Device& on = device();
-  const std::lock_guard lock(allocation_mutex());
+  const std::lock_guard lock(immortal<AllocationMutex>());
   if (void* const h = handle_.load(std::memory_order_relaxed)) return h;
   void* h = nullptr;
   if (base_) {

@@ -22,8 +22,7 @@ class Buffer {
   /// errors: Index when it reaches past the end
   static BufferPtr view(const BufferPtr& of, int64_t off_bytes, int64_t n_bytes);
   ~Buffer();
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
+  Buffer& operator=(Buffer&&) = delete;  // nor is it copied
 
   const std::string& device_name() const { return device_name_; }
   Device& device() const;

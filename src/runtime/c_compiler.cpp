@@ -87,8 +87,7 @@ class TemporaryFile {
     ::close(fd);
   }
   ~TemporaryFile() { unlink(path_.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(TemporaryFile&&) = delete;  // nor is it copied
   const std::string& path() const { return path_; }
   std::string read() const {
     std::ifstream in(path_, std::ios::binary);

@@ -9,8 +9,6 @@
 
 namespace whit {
 
-Compiler::~Compiler() = default;
-
 std::string Compiler::disassemble(const std::string&) { raise(ErrorKind::NotImplemented, "[compile] {} cannot disassemble", key_); }
 
 std::string Compiler::compile_cached(const std::string& kernel, const std::string& source) {
@@ -18,11 +16,7 @@ std::string Compiler::compile_cached(const std::string& kernel, const std::strin
   std::string key;
   if (use_cache) {
     // The length before each part: no two sets of parts give one key.
-    for (const std::string& part : {key_, codegen_flags(), kernel, source}) {
-      key += std::to_string(part.size());
-      key += ':';
-      key += part;
-    }
+    for (const std::string& part : {key_, codegen_flags(), kernel, source}) key += fmt::format("{}:{}", part.size(), part);
     if (std::optional<std::string> found = DiskCache::get().find("kernel", key)) return *std::move(found);
   }
   WHIT_USER(flag::ASSERT_COMPILE() == 0, Assertion, "[compile] ASSERT_COMPILE=1, but kernel {} is not in the cache of {}; its source:\n{}", kernel,

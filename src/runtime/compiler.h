@@ -26,9 +26,8 @@ class Compiler {
   /// `key` names everything that decides the output beside the source: compiler, version, arch, features. Empty: nothing
   /// is kept on disk.
   explicit Compiler(std::string key) : key_(std::move(key)) {}
-  virtual ~Compiler();
-  Compiler(const Compiler&) = delete;
-  Compiler& operator=(const Compiler&) = delete;
+  virtual ~Compiler() = default;
+  Compiler& operator=(Compiler&&) = delete;  // nor is it copied
 
   const std::string& key() const { return key_; }
   /// Compiles without the cache. Callable from several threads at once.

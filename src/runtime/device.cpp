@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/flags.h"
+#include "base/immortal.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "runtime/allocator.h"
@@ -19,17 +20,13 @@ namespace {
 struct Registry {
   std::recursive_mutex mutex;  // opening a device may ask for another
   std::map<std::string, std::unique_ptr<DeviceKind>, std::less<>> kinds;
-  std::map<std::string, Device*, std::less<>> open;
-  std::vector<Device*> order;  // of opening
+  std::vector<Device*> open;  // in order of opening
   std::vector<std::unique_ptr<Device>> owned;
   std::map<std::string, CodePath> code_paths;
   std::vector<decltype(code_paths)::node_type> retired;  // kernels are cached by the address of their path
 };
 
-Registry& registry() {
-  static auto& all = *new Registry();
-  return all;
-}
+constexpr auto registry = immortal<Registry>;
 
 Device& open_device(const std::string& canonical) {
   Registry& r = registry();
@@ -42,20 +39,16 @@ Device& open_device(const std::string& canonical) {
             count - 1);
   std::unique_ptr<Device> device = kind.open(canonical, target_of(kind.name));
   WHIT_CHECK(device != nullptr, "kind {} opened no device", kind.name);
-  static const int at_exit = std::atexit([] {
+  [[maybe_unused]] static const int at_exit = std::atexit([] {
     try {
       finalize_devices();
     } catch (const std::exception& e) {
       log_line(fmt::format("whit: at exit: {}", e.what()));
     }
   });
-  (void)at_exit;
   if (flag::DEBUG() >= 1) log_line(fmt::format("opened device {} ({})", canonical, device->arch()));
-  Device* const opened = device.get();
-  r.owned.push_back(std::move(device));
-  r.order.push_back(opened);
-  r.open.emplace(canonical, opened);
-  return *opened;
+  r.open.push_back(device.get());
+  return *r.owned.emplace_back(std::move(device));
 }
 
 // The renderer and compiler of a kind for what DEV says about it.
@@ -94,8 +87,6 @@ std::shared_ptr<Program> Device::load(const KernelObject& object) {
   raise(ErrorKind::Device, "[device] {} runs no kernels, so not {} either", name_, object.name);
 }
 
-DeviceKind::~DeviceKind() = default;
-
 std::shared_ptr<Compiler> DeviceKind::make_compiler(const std::string& renderer, const std::string&) {
   raise(ErrorKind::Device, "[device] {} has no compiler for {}", name, renderer);
 }
@@ -104,20 +95,17 @@ Device& Device::get(std::string_view name) {
   const std::string canonical = name.empty() ? default_device() : canonical_device(name);
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
-  const auto found = r.open.find(canonical);
-  return found != r.open.end() ? *found->second : open_device(canonical);
+  const auto found = std::ranges::find(r.open, canonical, &Device::name);
+  return found != r.open.end() ? **found : open_device(canonical);
 }
 
 void register_device(std::unique_ptr<DeviceKind> kind) {
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
-  for (const auto& [name, device] : r.open) {
-    WHIT_USER(device->kind() != kind->name, Runtime, "[device] {} is registered again while {} is open", kind->name, name);
-  }
-  for (auto it = r.code_paths.begin(); it != r.code_paths.end();) {
-    const auto at = it++;
-    if (at->second.kind == kind->name) r.retired.push_back(r.code_paths.extract(at));
-  }
+  for (const Device* device : r.open)
+    WHIT_USER(device->kind() != kind->name, Runtime, "[device] {} is registered again while {} is open", kind->name, device->name());
+  for (auto it = r.code_paths.begin(); it != r.code_paths.end();)
+    if (const auto at = it++; at->second.kind == kind->name) r.retired.push_back(r.code_paths.extract(at));
   r.kinds[kind->name] = std::move(kind);
 }
 
@@ -175,7 +163,7 @@ std::string default_device() {
 std::vector<Device*> open_devices() {
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
-  return r.order;
+  return r.open;
 }
 
 void finalize_devices() {
@@ -183,8 +171,7 @@ void finalize_devices() {
   {
     Registry& r = registry();
     const std::lock_guard lock(r.mutex);
-    devices.swap(r.order);
-    r.open.clear();
+    devices.swap(r.open);
   }
   // All steps are taken; what the first that fails raises is raised at the end.
   std::exception_ptr first;

@@ -28,8 +28,7 @@ class Device {
  public:
   Device(std::string name, std::string arch);
   virtual ~Device();
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
+  Device& operator=(Device&&) = delete;  // nor is it copied
 
   /// The device of a name, opened at its first use. "" is the default device.
   /// errors: Device for an unknown name (with the likely one), an ordinal past count() (with the count), a device that
@@ -74,9 +73,8 @@ template <class Memory, class Code> class PlainDevice final : public Device {
 class DeviceKind {
  public:
   DeviceKind(std::string kind_name, std::string about) : name(std::move(kind_name)), summary(std::move(about)) {}
-  virtual ~DeviceKind();
-  DeviceKind(const DeviceKind&) = delete;
-  DeviceKind& operator=(const DeviceKind&) = delete;
+  virtual ~DeviceKind() = default;
+  DeviceKind& operator=(DeviceKind&&) = delete;  // nor is it copied
 
   /// Devices there are: ordinals are 0..count()-1. Must not fail and opens nothing for good.
   virtual int count() = 0;

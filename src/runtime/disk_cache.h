@@ -20,8 +20,7 @@ class DiskCache {
 
   explicit DiskCache(std::string path);
   ~DiskCache();
-  DiskCache(const DiskCache&) = delete;
-  DiskCache& operator=(const DiskCache&) = delete;
+  DiskCache& operator=(DiskCache&&) = delete;  // nor is it copied
 
   /// `table` keeps kinds of entries apart ("kernel", "beam"). Both do nothing when CACHELEVEL is 0.
   std::optional<std::string> find(std::string_view table, std::string_view key);

@@ -114,12 +114,9 @@ class Linker {
     const Howto* how;
   };
 
-  template <class... Args> [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) const {
-    raise(ErrorKind::Device, "[load] {}: {}", origin_, fmt::format(text, std::forward<Args>(args)...));
-  }
   template <class... Args> void check(bool ok, fmt::format_string<Args...> text, Args&&... args) const {
     if (!ok) [[unlikely]]
-      fail(text, std::forward<Args>(args)...);
+      raise(ErrorKind::Device, "[load] {}: {}", origin_, fmt::format(text, std::forward<Args>(args)...));
   }
 
   // n_bytes at `offset` of the file, named `what` when they are not there.
@@ -234,10 +231,9 @@ class Linker {
       if (!wanted(sections_[h.sh_info])) continue;
       check(h.sh_type == SHT_RELA && h.sh_entsize == sizeof(Elf64_Rela) && h.sh_size % sizeof(Elf64_Rela) == 0,
             "{} is no table of relocations with addends", s.name);
-      const std::string_view all = bytes(h.sh_offset, h.sh_size, "a relocation table");
-      for (size_t at = 0; at < all.size(); at += sizeof(Elf64_Rela)) {
-        Relocation r{h.sh_info, {}, nullptr};
-        std::memcpy(&r.rela, all.data() + at, sizeof(r.rela));
+      bytes(h.sh_offset, h.sh_size, "a relocation table");
+      for (size_t at = 0; at < h.sh_size; at += sizeof(Elf64_Rela)) {
+        Relocation r{h.sh_info, read<Elf64_Rela>(h.sh_offset + at, "a relocation"), nullptr};
         const size_t symbol = ELF64_R_SYM(r.rela.r_info);
         check(symbol < symbols_.size(), "a relocation in {} names symbol {} of {}", s.name, symbol, symbols_.size());
         check_symbol(symbol);
@@ -250,17 +246,15 @@ class Linker {
       }
     }
     size_ = std::max<uint64_t>((size_ + kStubBytes - 1) & ~(kStubBytes - 1), kStubBytes);
-    for (uint64_t& stub : stubs_) {
-      if (stub) stub = size_, size_ += kStubBytes;
-    }
+    for (uint64_t& stub : stubs_)
+      if (stub) stub = std::exchange(size_, size_ + kStubBytes);
     code_size_ = size_;
     const uint64_t page = os::page_size();
     constants_at_ = size_ = (size_ + page - 1) & ~(page - 1);
     place(false);
     size_ = (size_ + 7) & ~uint64_t{7};
-    for (uint64_t& slot : slots_) {
-      if (slot) slot = size_, size_ += 8;
-    }
+    for (uint64_t& slot : slots_)
+      if (slot) slot = std::exchange(size_, size_ + 8);
     size_ = std::max<uint64_t>((size_ + page - 1) & ~(page - 1), page);
     check(size_ <= kMaxImage, "the image is larger than {} bytes", kMaxImage);
   }
@@ -283,7 +277,6 @@ class Linker {
     WHIT_USER(image_, Memory, "[load] {}: no memory for an image of {} bytes", origin_, size_);
     object.image_ = image_;
     object.n_bytes_ = size_;
-    object.code_bytes_ = code_size_;
     object.origin_ = origin_;
     for (const Section& s : sections_) {
       if (s.at == kNowhere || s.header.sh_type == SHT_NOBITS) continue;

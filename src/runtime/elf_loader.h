@@ -25,20 +25,17 @@ class LoadedObject {
   /// errors: Device for a file that is broken, of another machine, or needs what is not provided
   static std::shared_ptr<LoadedObject> load(std::string_view file, std::string_view origin);
   ~LoadedObject();
-  LoadedObject(const LoadedObject&) = delete;
-  LoadedObject& operator=(const LoadedObject&) = delete;
+  LoadedObject& operator=(LoadedObject&&) = delete;  // nor is it copied
 
   /// The address of a function that the object defines. errors: Device with the functions that there are
   void* must_find(std::string_view function) const;
   size_t n_bytes() const { return n_bytes_; }
-  /// Bytes of code, for people who print or disassemble it.
-  std::string_view code() const { return {static_cast<const char*>(image_), code_bytes_}; }
 
  private:
   LoadedObject() = default;
   friend class Linker;
   void* image_ = nullptr;
-  size_t n_bytes_ = 0, code_bytes_ = 0;
+  size_t n_bytes_ = 0;
   std::string origin_;
   std::vector<std::pair<std::string, size_t>> functions_;
 };

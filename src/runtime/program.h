@@ -24,8 +24,7 @@ class Program {
  public:
   Program(std::string function, int buffers, int variables) : name(std::move(function)), n_buffers(buffers), n_variables(variables) {}
   virtual ~Program();
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  Program& operator=(Program&&) = delete;  // nor is it copied
 
   /// Queues the kernel with handles of buffers. With `wait`: returns its seconds when it is done, else 0.
   virtual double run(void* const* buffers, const int64_t* variables, const LaunchSize& size, bool wait) = 0;

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/flags.h"
+#include "base/immortal.h"
 #include "base/os.h"
 #include "base/thread_pool.h"
 #include "runtime/buffer.h"
@@ -43,10 +44,14 @@ thread_local bool is_worker = false;  // the thread of a queue
 std::atomic<int> n_threads{0};        // of queues, which share the cores
 
 // Work is given by one thread at a time: so the order in which it touches a buffer is known.
-std::mutex& order_mutex() {
-  static auto& mutex = *new std::mutex();
-  return mutex;
+struct OrderMutex : std::mutex {};
+constexpr auto order_mutex = immortal<OrderMutex>;
+
+QueuedUse bytes_of(const BufferUse& u, Queue* queue = nullptr, uint64_t number = 0) {
+  const int64_t first = u.buffer->off_bytes() + u.offset;
+  return {queue, number, u.is_written, first, first + (u.n_bytes < 0 ? u.buffer->n_bytes() - u.offset : u.n_bytes)};
 }
+bool overlap(const QueuedUse& a, const QueuedUse& b) { return a.first < b.last && b.first < a.last; }
 
 }  // namespace
 
@@ -166,15 +171,6 @@ void Queue::stop() {
 
 bool has_queues() { return n_threads.load(std::memory_order_relaxed) > 0; }
 
-namespace {
-// The use without its work.
-QueuedUse bytes_of(const BufferUse& u) {
-  const int64_t first = u.buffer->off_bytes() + u.offset;
-  return {nullptr, 0, u.is_written, first, first + (u.n_bytes < 0 ? u.buffer->n_bytes() - u.offset : u.n_bytes)};
-}
-bool overlap(const QueuedUse& a, const QueuedUse& b) { return a.first < b.last && b.first < a.last; }
-}  // namespace
-
 void enqueue(Device& device, std::span<const BufferUse> uses, const std::string& name, std::function<void()> work) {
   std::unique_lock lock(order_mutex());
   Queue* const queue = device.queue();
@@ -192,8 +188,7 @@ void enqueue(Device& device, std::span<const BufferUse> uses, const std::string&
   const uint64_t number = queue->impl().give(std::move(w));
   for (const BufferUse& use : uses) {
     std::vector<QueuedUse>& all = use.buffer->queued_uses();
-    QueuedUse now = bytes_of(use);
-    now.queue = queue, now.number = number;
+    const QueuedUse now = bytes_of(use, queue, number);
     // Who comes after this waits for what this waits for.
     std::erase_if(all, [&](const QueuedUse& u) {
       return now.first <= u.first && u.last <= now.last && (now.is_write ? u.number != number || u.queue != queue : !u.is_write && u.queue == queue);

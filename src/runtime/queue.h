@@ -22,8 +22,7 @@ class Queue {
  public:
   explicit Queue(std::string device);
   ~Queue();
-  Queue(const Queue&) = delete;
-  Queue& operator=(const Queue&) = delete;
+  Queue& operator=(Queue&&) = delete;  // nor is it copied
   /// Waits for all work. errors: the first that no wait has raised yet
   void wait();
   /// Ends the threads when all work is done. Errors that nobody asked for are dropped.

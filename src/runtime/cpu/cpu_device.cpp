@@ -1,5 +1,7 @@
 // The CPU: kernels are machine code in this process, run by the thread pool in the calling thread's time. Ordinals are
 // separate devices over the same cores and memory.
+#include <tuple>
+
 #include "base/error.h"
 #include "base/flags.h"
 #include "base/os.h"
@@ -12,16 +14,11 @@
 namespace whit {
 
 void CpuKernel::launch_parallel(void* const* buffers, const int64_t* variables) const {
-  struct Call {
-    CpuKernelFn fn;
-    void* const* buffers;
-    const int64_t* variables;
-  };
-  const Call call{fn, buffers, variables};
+  const std::tuple call(fn, buffers, variables);
   const auto body = [](const void* context, void* scratch, int64_t first, int64_t last) {
-    const Call& c = *static_cast<const Call*>(context);
+    const auto& [kernel, handles, values] = *static_cast<decltype(&call)>(context);
     const os::IeeeFloats ieee;
-    c.fn(c.buffers, c.variables, scratch, first, last);
+    kernel(handles, values, scratch, first, last);
   };
   ThreadPool::get().run(extents, min_part, scratch_bytes, body, &call);
 }

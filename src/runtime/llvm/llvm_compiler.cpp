@@ -61,23 +61,17 @@ void on_fatal_error(void*, const char* reason, bool) {
 class CatchCrashes {
  public:
   CatchCrashes() {
-    const std::lock_guard lock(mutex());
-    if (depth()++ == 0) llvm::CrashRecoveryContext::Enable();
+    const std::lock_guard lock(mutex_);
+    if (depth_++ == 0) llvm::CrashRecoveryContext::Enable();
   }
   ~CatchCrashes() {
-    const std::lock_guard lock(mutex());
-    if (--depth() == 0) llvm::CrashRecoveryContext::Disable();
+    const std::lock_guard lock(mutex_);
+    if (--depth_ == 0) llvm::CrashRecoveryContext::Disable();
   }
 
  private:
-  static std::mutex& mutex() {
-    static std::mutex m;
-    return m;
-  }
-  static int& depth() {
-    static int d = 0;
-    return d;
-  }
+  static inline std::mutex mutex_;
+  static inline int depth_ = 0;
 };
 
 struct TargetSpec {
