@@ -35,8 +35,8 @@ def train_step(batch=512, images=8192):
   return step
 
 
-def expression(shapes, fn):
-  inputs, fn = [torch.randn(*s) for s in shapes], prepared(fn)
+def expression(shapes, fn, of=lambda x: x):
+  inputs, fn = [of(torch.randn(*s)) for s in shapes], prepared(fn)
 
   def run():
     with torch.inference_mode(): return fn(*inputs)
@@ -61,6 +61,8 @@ KERNELS = {
   "attention-full": lambda: expression([HEADS] * 3, attention()),
   "attention-gradients": attention_gradients,
   **{f"matmul{n}": lambda n=n: expression([(n, n), (n, n)], lambda a, b: a @ b) for n in (512, 1024, 2048)},
+  **{f"bfloat16-{n}": lambda n=n: expression([(n, n)] * 2, lambda a, b: a @ b, lambda x: x.bfloat16()) for n in (512, 1024, 2048)},
+  **{f"int8-{n}": lambda n=n: expression([(n, n)] * 2, torch._int_mm, lambda x: (x * 40).to(torch.int8)) for n in (512, 1024, 2048)},
   "conv": lambda: expression([(8, 64, 56, 56), (64, 64, 3, 3)], lambda x, w: nn.functional.conv2d(x, w, padding=1)),
   "softmax": lambda: expression([(4096, 4096)], lambda a: torch.softmax(a, 1)),
   "layernorm": lambda: expression([(8192, 1024)], lambda a: nn.functional.layer_norm(a, (1024,))),

@@ -228,6 +228,12 @@ def row_shapes(b):
   b.add_program("matmul_shapes", "--threads", "2", "100", "333", "1000", limits=limits, rename=lambda w: w + ", two threads")
 
 
+def row_lowp(b):
+  """matmuls of bfloat16 (sums in float32) and int8 (sums in int32), 512, 1024, 2048, beside PyTorch"""
+  for dtype in ("bfloat16", "int8"):
+    for n in (512, 1024, 2048): b.compare(f"matmul {n}, {dtype}", f"{dtype}-{n}", ["torch", "whit"], 1.0)
+
+
 def row_kernels(b):
   """convolution, softmax, layer norm, an elementwise expression beside XLA, torch.compile, PyTorch"""
   b.compare("conv2d 8x64x56x56, 3x3", "conv", KERNEL_PEERS, 0.95)
@@ -502,7 +508,7 @@ def row_build(b):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-ROWS = {"matmul": row_matmul, "shapes": row_shapes, "kernels": row_kernels, "attention": row_attention, "train": row_train, "networks": row_networks, "gpt": row_gpt,
+ROWS = {"matmul": row_matmul, "shapes": row_shapes, "lowp": row_lowp, "kernels": row_kernels, "attention": row_attention, "train": row_train, "networks": row_networks, "gpt": row_gpt,
         "beam": row_beam, "bits": row_bits, "compile": row_compile, "first": row_first, "start": row_start, "replay": row_replay, "adam": row_adam,
         "memory": row_memory, "python": row_python, "rewrite": row_rewrite, "graphs": row_graphs, "leak": row_leak,
         "train-1": row_train_one_thread, "tinygrad": row_tinygrad, "build": row_build}

@@ -40,9 +40,9 @@ Work train() {
 }
 
 // A function of inputs in memory, replayed.
-Work replayed(const std::vector<IntList>& shapes, TinyJit::Body fn) {
+Work replayed(const std::vector<IntList>& shapes, TinyJit::Body fn, DType dtype = DType::Float32) {
   std::vector<Tensor> inputs;
-  for (const IntList& s : shapes) inputs.push_back(Tensor::randn(s).realize());
+  for (const IntList& s : shapes) inputs.push_back((is_float(dtype) ? Tensor::randn(s) : Tensor::randn(s) * 40).cast(dtype).realize());
   auto jit = std::make_shared<TinyJit>(std::move(fn));
   return [=] {
     std::vector<Tensor> out = (*jit)(inputs);
@@ -56,6 +56,9 @@ Work expression(const std::vector<IntList>& shapes, Body fn) {
 
 Work matmul(int64_t n) {
   return expression({{n, n}, {n, n}}, [](std::span<const Tensor> in) { return in[0].matmul(in[1]); });
+}
+Work low_precision_matmul(int64_t n, DType dtype, DType sum) {
+  return replayed({{n, n}, {n, n}}, [sum](std::span<const Tensor> in) { return std::vector<Tensor>{in[0].matmul(in[1], sum).realize()}; }, dtype);
 }
 // The same product without a word about matmul.
 Work product_sum(int64_t n) {
@@ -115,22 +118,30 @@ Work tiny(int64_t n) {
 }
 
 const std::map<std::string, std::function<Work()>>& workloads() {
-  static const auto& all = *new std::map<std::string, std::function<Work()>>{{"train", train},
-                                                                             {"tiny", [] { return tiny(3); }},
-                                                                             {"tiny300", [] { return tiny(300); }},
-                                                                             {"matmul512", [] { return matmul(512); }},
-                                                                             {"matmul1024", [] { return matmul(1024); }},
-                                                                             {"matmul2048", [] { return matmul(2048); }},
-                                                                             {"product-sum1024", [] { return product_sum(1024); }},
-                                                                             {"conv", convolution},
-                                                                             {"softmax", softmax},
-                                                                             {"layernorm", layer_norm},
-                                                                             {"elementwise", elementwise},
-                                                                             {"attention", [] { return attention(true); }},
-                                                                             {"attention-mask", [] { return attention(false, {{1024, 1024}}); }},
-                                                                             {"attention-full", [] { return attention(false); }},
-                                                                             {"attention-written-out", attention_written_out},
-                                                                             {"attention-gradients", attention_gradients}};
+  static const auto low_precision = [](std::map<std::string, std::function<Work()>> works) {
+    for (const int64_t n : {512, 1024, 2048}) {
+      works[fmt::format("bfloat16-{}", n)] = [n] { return low_precision_matmul(n, DType::BFloat16, DType::BFloat16); };
+      works[fmt::format("int8-{}", n)] = [n] { return low_precision_matmul(n, DType::Int8, DType::Int32); };
+    }
+    return works;
+  };
+  static const auto& all =
+      *new std::map<std::string, std::function<Work()>>(low_precision({{"train", train},
+                                                                       {"tiny", [] { return tiny(3); }},
+                                                                       {"tiny300", [] { return tiny(300); }},
+                                                                       {"matmul512", [] { return matmul(512); }},
+                                                                       {"matmul1024", [] { return matmul(1024); }},
+                                                                       {"matmul2048", [] { return matmul(2048); }},
+                                                                       {"product-sum1024", [] { return product_sum(1024); }},
+                                                                       {"conv", convolution},
+                                                                       {"softmax", softmax},
+                                                                       {"layernorm", layer_norm},
+                                                                       {"elementwise", elementwise},
+                                                                       {"attention", [] { return attention(true); }},
+                                                                       {"attention-mask", [] { return attention(false, {{1024, 1024}}); }},
+                                                                       {"attention-full", [] { return attention(false); }},
+                                                                       {"attention-written-out", attention_written_out},
+                                                                       {"attention-gradients", attention_gradients}}));
   return all;
 }
 

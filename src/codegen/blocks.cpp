@@ -12,7 +12,6 @@
 #include <algorithm>
 
 #include "codegen/contract.h"
-#include "codegen/tile.h"
 #include "codegen/vectorize.h"
 #include "ir/remake.h"
 
@@ -184,10 +183,7 @@ class Blocks {
     merge_ranges(part);
     std::erase_if(part.order, is_outer);
     std::vector<Nest> done;
-    if (!contract(part, target_, done)) {
-      tile_transposed(part);
-      done = vectorize(std::move(part), target_);
-    }
+    if (!contract(part, target_, done)) done = vectorize(std::move(part), target_);
     std::vector<UOp> filled;
     RangeMap stands_for = memory_;
     if (memory) {

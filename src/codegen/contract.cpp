@@ -38,7 +38,9 @@ struct Contraction {
   UOp sum;  // the REDUCE
   Operand x[2];
   std::vector<UOp> summed, own[2], batch;  // own: output axes of one factor alone; batch: the others
+  DType dtype;                             // of the factors as they are multiplied
   int64_t n_bytes = 4;
+  UOp factor[2], terms;  // of one whose factors are packed: what they pack, and its range
 };
 
 // Recognises the nest's sum of products: the REDUCE with the most terms. Others may stand beside it when they are short:
@@ -63,7 +65,8 @@ bool recognise(const Nest& nest, Contraction& c) {
       if (n->op == Op::Reduce) return false;
   }
   if (!c.sum || c.sum.arg().at(0).as_str() != "add") return false;
-  if (c.sum.dtype() != DType::Float32 && c.sum.dtype() != DType::Float64) return false;
+  if (c.sum.dtype() != DType::Float32 && c.sum.dtype() != DType::Float64 && c.sum.dtype() != DType::Int32) return false;
+  c.dtype = c.sum.dtype();
   c.n_bytes = whit::n_bytes(c.sum.dtype());
   UOp body = c.sum.src(0);
   std::vector<UOp> conditions;
@@ -99,6 +102,34 @@ bool recognise(const Nest& nest, Contraction& c) {
     else if (b && !a) c.own[1].push_back(r);
     else c.batch.push_back(r);
   }
+  return true;
+}
+
+// One instruction multiplies and adds pairs of bfloat16, in the order of the sum, and one fours of bytes, of which the vector
+// operand's are unsigned. The factors become 32 bits of such a group, and the innermost range counts groups.
+bool pack_factors(Contraction& c, const Target& t) {
+  const bool bytes = c.dtype == DType::Int32;
+  const int64_t n = bytes ? 4 : 2;
+  const UOp k = c.summed.back();
+  if (!(bytes ? t.dots_bytes : t.dots_bfloat16 && c.dtype == DType::Float32) || t.renderer != "llvm" || k.n_src() > 0 || size_of(k) < 4 * n)
+    return false;
+  for (size_t i = 0; i < 2; ++i) {
+    UOp& x = c.factor[i] = c.x[i].value;
+    do {  // int16 and more hold any byte
+      if (x.op() != Op::Cast) return false;
+      x = x.src(0);
+    } while (bytes && is_int(x.dtype()) && !is_unsigned(x.dtype()) && n_bytes(x.dtype()) > 1);
+    const DType dt = x.dtype();
+    if (dt == DType::UInt8 && c.summed.size() > 1) return false;  // a cut sum is nothing but a sum
+    if (bytes ? dt != DType::Int8 && dt != DType::UInt8 : dt != DType::BFloat16) return false;
+    if (size_of(k) % n == 0) continue;
+    if (!Operand::of(c.factor[i]).is_plain) return false;
+    c.factor[i] = zero_unless(lt(k, size_of(k)), c.factor[i]);
+  }
+  c.terms = k;
+  c.summed.back() = fresh_range(ceil_div(size_of(k), n), AxisType::Reduce);
+  for (size_t i = 0; i < 2; ++i) c.x[i] = Operand::of(pack_terms(c.factor[i], k, c.summed.back(), n));
+  c.dtype = DType::UInt32;
   return true;
 }
 
@@ -192,7 +223,7 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
       }
       const double n_packed = product(c.summed) * product(c.own[swapped ? 1 : 0]) * product(c.batch);
       const double again = x.is_plain ? 1 : 2;
-      p.must_pack = !contiguous || !x.is_plain || x.load.dtype() != c.sum.dtype();
+      p.must_pack = !contiguous || !x.is_plain || x.load.dtype() != c.dtype;
       // A window would be packed once a tap.
       p.pack = p.must_pack || (far >= 1024 && reuse >= 64 && n_packed <= 2 * static_cast<double>(x.load.src(0).src(0).shape().numel()));
       double others = p.pack ? n_packed * again * (contiguous ? 0.25 : 1.2) : 0;
@@ -216,7 +247,14 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
 class Builder {
  public:
   Builder(const Nest& nest, const Contraction& c, const ContractPlan& p, const Target& t)
-      : nest_(nest), c_(c), p_(p), target_(t), x_(c.x[p.swapped ? 1 : 0]), y_(c.x[p.swapped ? 0 : 1]) {}
+      : nest_(nest), c_(c), p_(p), target_(t), x_(c.x[p.swapped ? 1 : 0]), y_(c.x[p.swapped ? 0 : 1]) {
+    if (!c.terms) return;
+    const auto moved = [](const Operand& x) { return Operand::of(x.value ^ constant(DType::UInt32, int64_t{0x80808080})); };
+    x_is_moved_ = c.factor[p.swapped ? 1 : 0].dtype() == DType::Int8;
+    y_is_moved_ = c.factor[p.swapped ? 0 : 1].dtype() == DType::UInt8;
+    if (x_is_moved_) x_ = moved(x_);
+    if (y_is_moved_) y_ = moved(y_);
+  }
 
   void run(std::vector<Nest>& out) {
     rows_ = c_.own[p_.swapped ? 0 : 1];
@@ -237,7 +275,7 @@ class Builder {
       chunked_ = false;
     }
     // The broadcast operand is read where it is, unless the inner loop would do more than load it.
-    stage_y_ = !y_.is_plain || y_.is_gated_by(c_.summed) || y_.load.dtype() != c_.sum.dtype();
+    stage_y_ = !y_.is_plain || y_.is_gated_by(c_.summed) || y_.load.dtype() != c_.dtype;
     heavy_ = is_heavy();
     std::vector<Segment> parts;
     if (n_panels > 0) parts.push_back({0, n_panels, p_.vectors, p_.lanes});
@@ -396,15 +434,18 @@ class Builder {
         vector = substitute(masked ? gate_loads(x_.value, p_.lane, gate) : x_.value, at);
       }
       const UOp element = broadcast_operand(at, copies, summed);
-      const UOp both = p_.swapped ? element * vector : vector * element;
+      const auto dot = [&](const UOp& y) { return UOp::make(Op::MulAcc, c_.sum.dtype(), {vector, y, constant(c_.sum.dtype(), 0)}); };
+      const UOp both = c_.terms ? dot(element) : p_.swapped ? element * vector : vector * element;
       std::vector<UOp> closed(terms);
       if (cut_) closed.insert(closed.begin(), c_.summed[0]);
-      const UOp sum = reduce(both, "add", closed);
+      UOp sum = reduce(both, "add", closed);
+      if (y_is_moved_) sum = sum + reduce(dot(constant(DType::UInt32, 0x01010101)), "add", closed) * 128;
       ranges.insert(ranges.end(), copies.begin(), copies.end());
       ranges.push_back(u);
       ranges.push_back(l);
       if (cut_ || heavy_) rest_in_tile(sum, ranges, at);
       else at[c_.sum.node()] = sum;
+      if (x_is_moved_) at[c_.sum.node()] = at[c_.sum.node()] - broadcast_sum(at) * 128;
       for (const UOp& e : nest_.ends) nest.ends.push_back(end(substitute(masked ? masked_store(e.src(0)) : e.src(0), at), ranges));
     }
   }
@@ -417,6 +458,22 @@ class Builder {
     const Operand y = Operand::of(substitute(y_.value, rows));
     const Tile block = find_tile(y, summed, copies);
     return !block.empty() ? read_tile(y, block, at, p_.lanes, inner_) : substitute(y_.value, at);
+  }
+
+  // Of the terms of the broadcast operand, which bytes are.
+  UOp broadcast_sum(RangeMap at) {
+    const UOp& y = c_.factor[p_.swapped ? 0 : 1];
+    const size_t first = inner_.size();
+    for (UOp k : c_.summed) {
+      if (k == c_.summed.back()) k = c_.terms;
+      const int64_t lanes = k == c_.terms && size_of(k) % 16 == 0 && is_contiguous(Operand::of(y), k) ? 16 : 1;
+      inner_.push_back(fresh_range(size_of(k) / lanes, AxisType::Reduce));
+      at[k.node()] = inner_.back();
+      if (lanes == 1) continue;
+      inner_.push_back(fresh_range(lanes, AxisType::Lane));
+      at[k.node()] = inner_.end()[-2] * lanes + inner_.back();
+    }
+    return reduce(cast(substitute(y, at), DType::Int32), "add", std::span(inner_).subspan(first));
   }
 
   // The accumulators of a finished tile rest in scratch memory, and a loop over the tile does what follows the sum: where
@@ -508,7 +565,8 @@ class Builder {
   const Contraction& c_;
   const ContractPlan& p_;
   const Target& target_;
-  const Operand &x_, &y_;
+  Operand x_, y_;
+  bool x_is_moved_ = false, y_is_moved_ = false;  // by 128, so that bytes are unsigned, signed
   std::vector<UOp> rows_, vector_side_;
   bool chunked_ = false, cut_ = false, cut_parts_ = false, output_is_read_ = false, pack_is_open_ = false, heavy_ = false, stage_y_ = false;
   int64_t panels_a_chunk_ = 1;
@@ -640,9 +698,10 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   c = Contraction();
   if (!recognise(nest, c)) return false;
   if ((c.own[0].empty() && c.own[1].empty()) || product(c.summed) < 2) return false;
-  if (dots(nest, c, target, out)) return true;
+  if (c.dtype != DType::Int32 && dots(nest, c, target, out)) return true;
+  pack_factors(c, target);
   const std::vector<ContractPlan> plans = plans_of(nest, c, target);
-  if (plans.empty()) return false;
+  if (plans.empty() || (!c.terms && c.dtype == DType::Int32)) return false;
   const auto too_big = [&](const ContractPlan& p) {
     return p.pack && c.summed.size() == 1 && product(c.summed) * static_cast<double>(p.vectors * p.lanes * c.n_bytes) > kMostScratch;
   };
@@ -651,7 +710,8 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
     // Packing is repaid by rows. A few rows over operands that lie along the sum do better with lanes along the sum.
     const double rows = product(c.own[p.swapped ? 0 : 1]);
     const UOp& k = c.summed.back();
-    const bool along = size_of(k) >= 32 && is_contiguous(c.x[0], k) && is_contiguous(c.x[1], k);
+    const auto lies_along = [&](const Operand& x) { return x.is_plain && is_contiguous(x, k); };
+    const bool along = size_of(k) >= 32 && lies_along(c.x[0]) && lies_along(c.x[1]);
     if (rows < 2 || (rows < 16 && along) || too_big(p)) return false;
   }
   Contraction flat;

@@ -37,6 +37,12 @@ UOp spread(const UOp& scalar, int64_t n_lanes) {
   return vec_of(n_lanes, [&](int64_t) { return scalar; });
 }
 
+// An INDEX may read its memory as another dtype.
+UOp index_like(const UOp& at, const UOp& flat, const UOp& gate = {}) {
+  const UOp to = index(at.src(0), flat, gate);
+  return UOp::make(Op::Index, at.dtype(), to.srcs());
+}
+
 UOp lane_of(const UOp& vector, int64_t l) { return UOp::make(Op::Lane, vector.dtype(), {vector}, l); }
 
 // A range that stays a loop: neither copies nor lanes.
@@ -190,31 +196,17 @@ class Expander {
     const int64_t n = s.lanes.shape()[0];
     std::vector<UOp> stores;
     for (int64_t l = 0; l < n; ++l) {
-      UOp gate;
-      if (at.n_src() == 3) {
-        gate = gate_of(at.src(2), l);
-        if (is_const_int(gate, 0)) continue;
-      }
+      UOp gate = at.n_src() == 3 ? at.src(2) : UOp();
+      if (gate && !gate.shape().empty()) gate = lane_of(gate, l);
       Affine flat = s.rest;
       flat.constant += l / s.divisor * s.stride;
-      stores.push_back(whit::store(index(at.src(0), build_affine(flat, at.src(1).dtype()), gate), lane_of(value, l)));
+      stores.push_back(whit::store(index_like(at, build_affine(flat, at.src(1).dtype()), gate), lane_of(value, l)));
     }
     for (const UOp& st : stores) {
       tree_.pin(st, block);
       tree_.stores.push_back(st);
     }
     return true;
-  }
-
-  // What a small vector of bools is in one lane.
-  static UOp gate_of(const UOp& gate, int64_t l) {
-    if (gate.shape().empty()) return gate;
-    Remade made;
-    for (const Node* n : toposort(gate)) {
-      if (n->op == Op::Lanes) made.set(n, constant(n->dtype, l));
-      else if (!n->shape.empty()) made.set(n, make_folded(n->op, n->dtype, made.src(n), n->arg));
-    }
-    return made.of(gate.node());
   }
 
   // rest + stride * (LANES // divisor); no lanes when a vector of indices is something else.
@@ -351,7 +343,7 @@ class Expander {
           const int64_t wanted = l + i * (n - 1);
           return wanted % 2 == 0 ? lane_of(at.src(2), wanted / 2) : constant(DType::Bool, false);
         });
-      part[i] = UOp::make(Op::Load, at.dtype(), {index(at.src(0), build_affine(first, at.src(1).dtype()), gate)}, n / k);
+      part[i] = UOp::make(Op::Load, at.dtype(), {index_like(at, build_affine(first, at.src(1).dtype()), gate)}, n / k);
     }
     return vec_of(n, [&](int64_t l) {
       const int64_t i = k == 1 && l >= n / 2;
@@ -374,7 +366,7 @@ class Expander {
       for (int64_t l = 0; l < n; ++l) {
         Affine first = s.rest;
         first.constant += l * s.stride - copy;
-        rows.push_back(cast(UOp::make(Op::Load, at.dtype(), {index(at.src(0), build_affine(first, at.src(1).dtype()))}, n), dt));
+        rows.push_back(cast(UOp::make(Op::Load, at.dtype(), {index_like(at, build_affine(first, at.src(1).dtype()))}, n), dt));
       }
       for (int64_t half = 1; half < n; half *= 2) {
         std::vector<UOp> swapped;
@@ -400,7 +392,7 @@ class Expander {
     const Strided s = strided(flat);
     if (s.stride != 1 || s.divisor != 1) return at;
     lanes = s.lanes.shape()[0];
-    return index(at.src(0), build_affine(s.rest, flat.dtype()), at.n_src() == 3 ? at.src(2) : UOp());
+    return index_like(at, build_affine(s.rest, flat.dtype()), at.n_src() == 3 ? at.src(2) : UOp());
   }
 
   // ---- what closes loops
@@ -528,7 +520,7 @@ class Expander {
       UOp gate = monoid == "add" ? make_folded(Op::Xor, DType::Bool, std::vector<UOp>{first, const_bool(true)}, {}) : UOp();
       if (at.n_src() == 3) gate = gate ? gate & at.src(2) : at.src(2);
       int64_t n_contiguous = 1;
-      const UOp from = contiguous(index(at.src(0), at.src(1), gate), n_contiguous);
+      const UOp from = contiguous(index_like(at, at.src(1), gate), n_contiguous);
       const UOp so_far = UOp::make(Op::Load, n->dtype, {from}, n_contiguous > 1 ? Arg(n_contiguous) : Arg());
       start = monoid == "add" ? so_far : where(first, start, so_far);
     }
@@ -562,6 +554,7 @@ class Expander {
 
   UOp combine(std::string_view monoid, const UOp& acc, const UOp& x) const {
     const bool wide = x.dtype() == DType::Float32 || x.dtype() == DType::Float64;
+    if (monoid == "add" && x.op() == Op::MulAcc) return UOp::make(Op::MulAcc, x.dtype(), {x.src(0), x.src(1), acc});
     if (monoid == "add" && wide && target_.has_fma && x.op() == Op::Mul) return UOp::make(Op::MulAcc, x.dtype(), {x.src(0), x.src(1), acc});
     return UOp::make(monoid_op(monoid), x.dtype(), {acc, x});
   }

@@ -21,7 +21,7 @@ template <class F> UOp map_loads(const UOp& root, F&& f) {
 UOp with_gate(const UOp& load_, const UOp& gate) {
   const UOp at = load_.src(0);
   const UOp all = at.n_src() == 3 ? at.src(2) & gate : gate;
-  return UOp::make(Op::Load, load_.dtype(), {index(at.src(0), at.src(1), all)}, load_.arg());
+  return UOp::make(Op::Load, load_.dtype(), {UOp::make(Op::Index, at.dtype(), {at.src(0), at.src(1), all})}, load_.arg());
 }
 
 bool compares_indices(const Node* n) { return is_comparison(n->op) && n->src()[0]->dtype == DType::WeakInt; }
@@ -83,8 +83,13 @@ Operand Operand::of(const UOp& value) {
 }
 
 Stride Operand::stride(const UOp& range) const {
-  if (!is_plain) return {false, 0};
-  return stride_of(affine_of(load.src(0).src(1)), range);
+  Stride s{true, 0};
+  for (const Node* n : toposort(value)) {
+    if (n->op != Op::Load || n->src()[0]->op != Op::Index || !UOp(n).depends_on(range)) continue;
+    const Stride own = stride_of(affine_of(UOp(n->src()[0]->src()[1])), range);
+    s = {own.linear && s.linear && (s.value == 0 || s.value == own.value), own.value};
+  }
+  return s;
 }
 
 bool Operand::is_gated_by(std::span<const UOp> ranges) const {
@@ -110,6 +115,31 @@ UOp zero_unless(const UOp& condition, const UOp& value) {
   if (missing.empty()) return value;
   const UOp gate = all_of(missing);
   return map_loads(value, [&](const UOp& l) { return l == x.load ? with_gate(l, gate) : l; });
+}
+
+UOp pack_terms(const UOp& value, const UOp& k, const UOp& group, int64_t n) {
+  const Operand x = Operand::of(value);
+  const auto rotated = [&](const UOp& u) {
+    return n == 2 ? alu(Op::Shl, {u, constant(DType::UInt32, 16)}) | alu(Op::Shr, {u, constant(DType::UInt32, 16)}) : u;
+  };
+  if (x.is_plain && x.load == value && !x.is_gated_by(std::vector{k})) {  // they are 32 bits in memory
+    const UOp at = substitute(x.load.src(0), {{k.node(), group * n}});
+    Affine flat = affine_of(at.src(1));
+    bool aligned = flat.factor_of(group) == n && flat.constant % n == 0;
+    flat.constant /= n;
+    for (Affine::Term& t : flat.terms) aligned = aligned && t.factor % n == 0, t.factor /= n;
+    auto src = at.srcs();
+    src[1] = build_affine(flat, at.src(1).dtype());
+    if (aligned) return rotated(load(UOp::make(Op::Index, DType::UInt32, src)));
+  }
+  UOp all = constant(DType::UInt32, 0);
+  for (int64_t i = 0; i < n; ++i) {
+    const UOp term = substitute(value, {{k.node(), group * n + i}});
+    const UOp bits = cast(UOp::make(Op::Bitcast, n == 2 ? DType::UInt16 : DType::UInt8, {term}), DType::UInt32);
+    const UOp moved = alu(Op::Shl, {bits, constant(DType::UInt32, 32 / n * (n == 2 ? 1 - i : i))});
+    all = i == 0 ? moved : all | moved;
+  }
+  return all;
 }
 
 UOp pack_panels(const Operand& x, const Panels& p, std::span<const UOp> summed, std::vector<UOp>& order) {

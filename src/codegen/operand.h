@@ -12,7 +12,7 @@ struct Operand {
 
   static Operand of(const UOp& value);
   bool depends_on(const UOp& range) const { return value.depends_on(range); }
-  /// Of a plain operand; otherwise not linear.
+  /// Of all its LOADs that move with the range; not linear when they differ.
   Stride stride(const UOp& range) const;
   /// A gate that depends on one of the ranges: the inner loop would have to look at it.
   bool is_gated_by(std::span<const UOp> ranges) const;
@@ -22,6 +22,9 @@ struct Operand {
 UOp gate_loads(const UOp& value, const UOp& range, const UOp& gate);
 /// `value`, or 0 where `condition` is false: as a gate where value is a load.
 UOp zero_unless(const UOp& condition, const UOp& value);
+
+/// 32 bits of `n` neighbouring terms along `k` (two of 16 bits, the first one high, or four bytes): group * n and on.
+UOp pack_terms(const UOp& value, const UOp& k, const UOp& group, int64_t n);
 
 /// A packed copy of the vector operand: [panel][k...][u*lanes], zero beyond the axis's end.
 struct Panels {

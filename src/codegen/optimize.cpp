@@ -3,7 +3,6 @@
 #include "codegen/blocks.h"
 #include "codegen/contract.h"
 #include "codegen/nest.h"
-#include "codegen/tile.h"
 #include "codegen/vectorize.h"
 
 namespace whit::codegen {
@@ -16,7 +15,6 @@ UOp optimize(const UOp& sink, const Target& target, int64_t* min_part, Decisions
     nest.place = static_cast<size_t>(&nest - nests.data());
     merge_ranges(nest);
     if (block_rows(nest, target, out) || contract(nest, target, out)) continue;
-    tile_transposed(nest);
     for (Nest& part : vectorize(std::move(nest), target)) out.push_back(std::move(part));
   }
   if (min_part) {

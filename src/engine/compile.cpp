@@ -65,6 +65,7 @@ Target target_for(const CodePath& path) {
   Target t = host_target();
   t.renderer = path.renderer;
   for (char& c : t.renderer) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (path.arch != host_cpu_arch()) t.dots_bfloat16 = t.dots_bytes = false;
   t.n_cores = static_cast<int>(flag::THREADS() ? flag::NUM_CPU_THREADS() : 1);
   return t;
 }
@@ -132,8 +133,8 @@ class ProgramCache {
     const bool is_own = passes_key() == 0 && (t.renderer == "llvm" || t.renderer == "c") && path.kind != "NULL" && !path.compiler->key().empty();
     if (is_looked_at || !is_own || !flag::CCACHE() || !flag::CACHELEVEL() || build_id().empty()) return;
     key_ = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", build_id(), job.sink.key().hex(), path.kind, path.renderer, path.arch,
-                       path.compiler->key(), t.vector_bytes, t.n_vector_registers, t.has_fma, t.l1_bytes, t.l2_bytes, t.l3_bytes, t.n_cores,
-                       codegen_flags(), decisions);
+                       path.compiler->key(), t.vector_bytes, t.n_vector_registers, t.has_fma + 2 * t.dots_bfloat16 + 4 * t.dots_bytes, t.l1_bytes,
+                       t.l2_bytes, t.l3_bytes, t.n_cores, codegen_flags(), decisions);
   }
   ExecutablePtr find() const {
     std::optional<std::string> found;

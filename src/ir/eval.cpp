@@ -308,7 +308,20 @@ double Scalar::as_double() const {
 
 bool Scalar::truthy() const { return is_float(dtype) ? f != 0 : i != 0; }
 
+// MULACC of what uint32 factors pack: a float32 adds two products of bfloat16s, of the high halves first, an int32 four of
+// an unsigned and a signed byte.
+Scalar packed_mulacc(DType dtype, std::span<const Scalar> src) {
+  const auto x = static_cast<uint32_t>(src[0].i), y = static_cast<uint32_t>(src[1].i);
+  const auto half = [](uint32_t u, int at) { return std::bit_cast<float>(u << at & 0xFFFF0000U); };
+  if (dtype == DType::Float32)
+    return Scalar::of(dtype, double{std::fmaf(half(x, 16), half(y, 16), std::fmaf(half(x, 0), half(y, 0), static_cast<float>(src[2].f)))});
+  int64_t sum = src[2].i;
+  for (int at = 0; at < 32; at += 8) sum += static_cast<uint8_t>(x >> at) * static_cast<int8_t>(y >> at);
+  return Scalar::of(dtype, sum);
+}
+
 Scalar eval_scalar(Op op, DType dtype, std::span<const Scalar> src) {
+  if (op == Op::MulAcc && src[0].dtype != dtype) return packed_mulacc(dtype, src);
   switch (op) {
     case Op::Cast: return cast_scalar(dtype, src[0]);
     case Op::Bitcast: return bitcast_scalar(dtype, src[0]);

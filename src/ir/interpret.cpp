@@ -148,9 +148,9 @@ class Kernel {
         return;
       }
       case Op::Load:
-        out.push_back([to = register_of(n), from = access(n->src()[0])] {
+        out.push_back([to = register_of(n), from = access(n->src()[0]), dtype = n->dtype] {
           const Memory& m = *from.memory;
-          *to = from.is_on() ? read_element(m.dtype, m.raw, m.checked(from.index->i, "LOAD")) : Scalar::of(m.dtype, int64_t{0});
+          *to = from.is_on() ? read_element(dtype, m.raw, m.checked(from.index->i, "LOAD")) : Scalar::of(dtype, int64_t{0});
         });
         return;
       case Op::Reduce: compile_reduce(n, out); return;

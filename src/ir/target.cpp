@@ -22,6 +22,8 @@ Target find_host() {
       __builtin_cpu_supports("avx512dq")) {
     t.vector_bytes = 64;
     t.n_vector_registers = 32;
+    t.dots_bfloat16 = __builtin_cpu_supports("avx512bf16");
+    t.dots_bytes = __builtin_cpu_supports("avx512vnni");
   } else if (__builtin_cpu_supports("avx2")) {
     t.vector_bytes = 32;
   }

@@ -117,6 +117,11 @@ constexpr TextRow kRows[] = {
     {Op::CmpEq, kInt | kBool, nullptr, "{d} = icmp eq {t} {0}, {1}"},
     {Op::Where, 0xFF, nullptr, "{d} = select {c} {0}, {t} {1}, {t} {2}"},
     {Op::MulAcc, kFloat, nullptr, "{d} = call {t} @llvm.fma.{s}({t} {0}, {t} {1}, {t} {2})"},
+    {Op::MulAcc, kUnsigned, [](const Node* n) { return n->dtype == DType::Float32; },
+     "{d}.x = bitcast {t} {0} to {bf16}\n{d}.y = bitcast {t} {1} to {bf16}\n"
+     "{d} = call {f32} @llvm.x86.avx512bf16.dpbf16ps.{bits}({f32} {2}, {bf16} {d}.x, {bf16} {d}.y)"},
+    {Op::MulAcc, kUnsigned, [](const Node* n) { return n->dtype == DType::Int32; },
+     "{d} = call {t} @llvm.x86.avx512.vpdpbusd.{bits}({t} {2}, {t} {0}, {t} {1})"},
     {Op::MulAcc, kInt, nullptr, "{d}.prod = mul {t} {0}, {1}\n{d} = add {t} {d}.prod, {2}"},
     {Op::MulAcc, kBool, nullptr, "{d}.prod = and {t} {0}, {1}\n{d} = or {t} {d}.prod, {2}"},
 };
@@ -200,6 +205,9 @@ struct RowText final : Filler {
     if (key == "g") return op == Op::Max ? "g" : "l";
     if (key == "max") return op == Op::Max ? "max" : "min";
     if (key == "s") return suffix_of(dtype, lanes);
+    if (key == "f32") return type_of(DType::Float32, lanes);
+    if (key == "bf16") return vector_of("bfloat", 2 * lanes);
+    if (key == "bits") return std::to_string(lanes * bit_width(dtype));
     if (key == "width") return number(dtype, lanes, bit_width(dtype));
     if (key == "width-1") return number(dtype, lanes, bit_width(dtype) - 1);
     if (key == "i64") return type_of(DType::Int64, lanes);

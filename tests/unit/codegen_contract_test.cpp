@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/optimize.h"
+#include "interpret_linear.h"
 #include "ir/text.h"
 #include "unit/kernel_zoo.h"
 #include "unit/run_kernel.h"
@@ -83,6 +84,44 @@ TEST(Contract, DotProductsAddedInPlace) {
     EXPECT_EQ(check(kernel, small()), "") << m;
     EXPECT_NE(opts(kernel, small()).find("dots"), std::string::npos) << m;
   }
+}
+
+// Factors of bfloat16 and of bytes are multiplied in groups, where the machine has an instruction for it: the same bits.
+TEST(Contract, PackedFactors) {
+  using zoo::at, zoo::buffer;
+  std::mt19937 random(1);
+  Target t = small(32 << 10);
+  t.renderer = "llvm", t.vector_bytes = 64, t.n_vector_registers = 32, t.dots_bfloat16 = t.dots_bytes = true;
+  const DType s8 = DType::Int8, u8 = DType::UInt8, b16 = DType::BFloat16;
+  for (const auto& [a, b] : {std::pair(b16, b16), {s8, s8}, {u8, s8}, {s8, u8}, {u8, u8}})
+    for (const zoo::MatmulShape& s : {zoo::MatmulShape{16, 64, 64}, {13, 33, 40}, {20, 70, 31}, {40, 17, 130}, {64, 64, 18}})
+      for (const int transposed : {0, 1, 2, 3}) {
+        zoo::Ranges r;
+        const UOp i = r.out(s.m), j = r.out(s.n), k = r.sum(s.k);
+        const DType dt = a == b16 ? DType::Float32 : DType::Int32;
+        const UOp x = at(buffer(1, s.m * s.k, a), transposed & 1 ? k * s.m + i : i * s.k + k);
+        const UOp y = at(buffer(2, s.k * s.n, b), transposed & 2 ? j * s.k + k : k * s.n + j);
+        const UOp kernel = zoo::sink({zoo::put(buffer(0, s.m * s.n, dt), i * s.n + j, zoo::sum_over(cast(x, dt) * cast(y, dt), {k}), {i, j})});
+        const UOp program = lower_kernel(kernel, t);
+        const std::string what = fmt::format("{} x {} of {}x{}x{}, {}: {}", a, b, s.m, s.n, s.k, transposed, to_text(program.src(0).arg()));
+        int n_packed = 0;
+        for (const Node* n : program->src()[1]->src()) n_packed += n->op == Op::MulAcc && n->src()[0]->dtype == DType::UInt32;
+        EXPECT_GT(n_packed, 0) << what;
+        testing::KernelMemory want(kernel);
+        for (size_t slot = 1; slot < 3 && a != b16; ++slot)
+          for (std::byte& e : want.bytes[slot]) e = static_cast<std::byte>(random());
+        testing::KernelMemory have = want, compiled = want;
+        const auto p = want.pointers(), q = have.pointers(), c = compiled.pointers();
+        Target plain = t;
+        plain.dots_bfloat16 = plain.dots_bytes = false;
+        evaluate_linear(lower_kernel(kernel, plain), p);
+        evaluate_linear(program, q);
+        EXPECT_TRUE(want.bytes[0] == have.bytes[0]) << what;
+        if (!WHIT_LLVM || !host_target().dots_bfloat16 || !host_target().dots_bytes) continue;
+        const testing::BuiltKernel built(program);
+        built.run(c.data(), 0, built.info.extent);
+        EXPECT_TRUE(want.bytes[0] == compiled.bytes[0]) << what << ", compiled";
+      }
 }
 
 TEST(Contract, MatmulThatIsChunkedOrCut) {
