@@ -554,7 +554,8 @@ class Expander {
 
   UOp combine(std::string_view monoid, const UOp& acc, const UOp& x) const {
     const bool wide = x.dtype() == DType::Float32 || x.dtype() == DType::Float64;
-    if (monoid == "add" && x.op() == Op::MulAcc) return UOp::make(Op::MulAcc, x.dtype(), {x.src(0), x.src(1), acc});
+    const bool is_packed = x.op() == Op::MulAcc && x.src(0).dtype() != x.dtype();  // it adds to 0
+    if (monoid == "add" && is_packed) return UOp::make(Op::MulAcc, x.dtype(), {x.src(0), x.src(1), acc});
     if (monoid == "add" && wide && target_.has_fma && x.op() == Op::Mul) return UOp::make(Op::MulAcc, x.dtype(), {x.src(0), x.src(1), acc});
     return UOp::make(monoid_op(monoid), x.dtype(), {acc, x});
   }

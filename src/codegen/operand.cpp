@@ -84,9 +84,10 @@ Operand Operand::of(const UOp& value) {
 
 Stride Operand::stride(const UOp& range) const {
   Stride s{true, 0};
-  for (const Node* n : toposort(value)) {
-    if (n->op != Op::Load || n->src()[0]->op != Op::Index || !UOp(n).depends_on(range)) continue;
-    const Stride own = stride_of(affine_of(UOp(n->src()[0]->src()[1])), range);
+  for (const Node* n : toposort(value, [](const Node* x) { return x->op != Op::Index; })) {
+    if (n == range.node()) return {false, 0};  // not only where a LOAD is
+    if (n->op != Op::Index || !UOp(n).depends_on(range)) continue;
+    const Stride own = stride_of(affine_of(UOp(n->src()[1])), range);
     s = {own.linear && s.linear && (s.value == 0 || s.value == own.value), own.value};
   }
   return s;

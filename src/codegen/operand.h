@@ -12,7 +12,7 @@ struct Operand {
 
   static Operand of(const UOp& value);
   bool depends_on(const UOp& range) const { return value.depends_on(range); }
-  /// Of all its LOADs that move with the range; not linear when they differ.
+  /// Of all its LOADs that move with the range; not linear when they differ, or when something else moves.
   Stride stride(const UOp& range) const;
   /// A gate that depends on one of the ranges: the inner loop would have to look at it.
   bool is_gated_by(std::span<const UOp> ranges) const;
