@@ -161,8 +161,8 @@ class ProgramCache {
 ExecutablePtr compile_kernel(const CompileJob& job, const CodePath& path, const std::string& decisions) {
   const Target target = target_for(path);
   if (path.kind == "REF") return compile_program(job, path, target, UOp());
-  const ProgramCache cache(job, path, target, decisions);
-  if (ExecutablePtr found = cache.find()) return found;
+  const ProgramCache kept(job, path, target, decisions);
+  if (ExecutablePtr found = kept.find()) return found;
   if (flag::DEBUG() >= 5) log_line(to_text(job.sink));
   codegen::Decisions said(decisions);
   UOp program;
@@ -171,7 +171,7 @@ ExecutablePtr compile_kernel(const CompileJob& job, const CodePath& path, const 
     program = lower_kernel(job.sink, target, &said);
   }
   ExecutablePtr e = compile_program(job, path, target, program);
-  cache.put(*e);
+  kept.put(*e);
   return e;
 }
 
