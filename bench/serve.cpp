@@ -57,7 +57,7 @@ Work expression(const std::vector<IntList>& shapes, Body fn) {
 Work matmul(int64_t n) {
   return expression({{n, n}, {n, n}}, [](std::span<const Tensor> in) { return in[0].matmul(in[1]); });
 }
-Work low_precision_matmul(int64_t n, DType dtype, DType sum) {
+Work low_precision_matmul(int64_t n, DType dtype, std::optional<DType> sum = {}) {
   return replayed({{n, n}, {n, n}}, [sum](std::span<const Tensor> in) { return std::vector<Tensor>{in[0].matmul(in[1], sum).realize()}; }, dtype);
 }
 // The same product without a word about matmul.
@@ -120,7 +120,7 @@ Work tiny(int64_t n) {
 const std::map<std::string, std::function<Work()>>& workloads() {
   static const auto low_precision = [](std::map<std::string, std::function<Work()>> works) {
     for (const int64_t n : {512, 1024, 2048}) {
-      works[fmt::format("bfloat16-{}", n)] = [n] { return low_precision_matmul(n, DType::BFloat16, DType::BFloat16); };
+      works[fmt::format("bfloat16-{}", n)] = [n] { return low_precision_matmul(n, DType::BFloat16); };
       works[fmt::format("int8-{}", n)] = [n] { return low_precision_matmul(n, DType::Int8, DType::Int32); };
     }
     return works;
