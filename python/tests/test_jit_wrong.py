@@ -255,26 +255,17 @@ def test_a_gradient_that_is_read(check, budget):
     return got
   both(read_inside)
 
-  def read_before_and_after():
+  def steps(before, after):
     t = Trained()
-    step = TinyJit(t.step, memory_budget=budget)
-    got = []
-    for _ in range(5):
-      t.images.grad = None if not got else t.images.grad
+    step, got = TinyJit(t.step, memory_budget=budget), []
+    for i in range(5):
+      before(t, i)
       with Context(JIT_CHECK=check): step()
-      got.append(t.images.grad.tolist())
+      got.append(after(t))
     return got
-  both(read_before_and_after)
-
-  def of_weights():
-    t = Trained()
-    step = TinyJit(t.step, memory_budget=budget)
-    got = []
-    for _ in range(5):
-      with Context(JIT_CHECK=check): step()
-      got += [p.grad.square().sum().item() for p in t.opt.params]
-    return got
-  both(of_weights)
+  def touch(t, i): t.images.grad = t.images.grad if i else None  # read and set before the step
+  both(lambda: steps(touch, lambda t: t.images.grad.tolist()))
+  both(lambda: steps(lambda t, i: None, lambda t: [p.grad.square().sum().item() for p in t.opt.params]))
 
 
 def test_gradients_without_a_store_into_what_they_read():
