@@ -99,6 +99,32 @@ struct Job {
   }
 };
 
+// Lets a sleeping thread wake on another core than this thread's. Left alone, Linux often wakes it beside its waker (in a
+// virtual machine an idle core may look taken), and the two share one core for some milliseconds.
+class OtherCore {
+#ifdef __linux__
+ public:
+  void send(std::thread& sleeper) {
+    if (!sent_ && pthread_getaffinity_np(sleeper.native_handle(), sizeof(cores_), &cores_)) return;
+    cpu_set_t others = cores_;
+    CPU_CLR(static_cast<size_t>(sched_getcpu()), &others);
+    sent_ = CPU_COUNT(&others) > 0 && !pthread_setaffinity_np(sleeper.native_handle(), sizeof(others), &others);
+  }
+  void arrive() {
+    if (sent_) pthread_setaffinity_np(pthread_self(), sizeof(cores_), &cores_);
+    sent_ = false;
+  }
+
+ private:
+  cpu_set_t cores_;
+  bool sent_ = false;
+#else
+ public:
+  void send(std::thread&) {}
+  void arrive() {}
+#endif
+};
+
 // What a worker is told. Idle -> Posted by the caller -> Running by the worker -> Idle, or Posted -> Idle by the caller
 // who takes the part back.
 enum State : uint32_t { kIdle, kPosted, kRunning, kStop };
@@ -110,6 +136,7 @@ struct alignas(64) Slot {
   Job* job = nullptr;
   Scratch scratch;
   std::thread thread;
+  OtherCore other_core;  // of the caller until the worker runs
 };
 
 void work_loop(Slot& slot) {
@@ -129,6 +156,7 @@ void work_loop(Slot& slot) {
       if (expected == kStop) return;
       continue;  // the caller took it back
     }
+    slot.other_core.arrive();
     slot.job->work(slot.scratch.data);
     slot.state.store(kIdle, std::memory_order_seq_cst);
     if (slot.caller_waits.load(std::memory_order_seq_cst)) slot.state.notify_all();
@@ -153,6 +181,7 @@ struct ThreadPool::Impl {
       auto slot = std::make_unique<Slot>();
       slot->scratch.reserve(n_bytes);
       slot->thread = std::thread(work_loop, std::ref(*slot));
+      slot->other_core.send(slot->thread);
       slots.push_back(std::move(slot));
     }
     scratch_bytes = n_bytes;
@@ -184,12 +213,14 @@ void ThreadPool::run(std::span<const int64_t> extents, int64_t min_part, size_t 
   void* const own_scratch = thread_scratch(scratch_bytes);
   const int n_workers = static_cast<int>(n_threads - 1);
 
-  // Several parts a thread where the range allows it: threads that get less of their core then do less of the work. As many
-  // for each: of three parts on two threads one would wait for the last.
-  Job job{body, context, extents, n_threads * std::min<int64_t>(extent / min_part / n_threads, 4)};
+  // Several parts a thread where the range is long: threads that get less of their core then do less of the work. As many
+  // for each: of three parts on two threads one would wait for the last. (What is worth a thread need not be worth a part:
+  // parts may do the same work first, as packing an operand.)
+  Job job{body, context, extents, n_threads * std::clamp<int64_t>(extent / min_part / n_threads / 3, 1, 4)};
   for (int i = 0; i < n_workers; ++i) {
     Slot& slot = *impl_->slots[static_cast<size_t>(i)];
     slot.job = &job;
+    if (slot.sleeping.load(std::memory_order_relaxed)) slot.other_core.send(slot.thread);
     slot.state.store(kPosted, std::memory_order_seq_cst);
     if (slot.sleeping.load(std::memory_order_seq_cst)) slot.state.notify_one();
   }

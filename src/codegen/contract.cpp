@@ -222,11 +222,11 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
         if (s.linear && size_of(k) > 16) far = std::max(far, std::abs(s.value) * c.n_bytes);
       }
       const double n_packed = product(c.summed) * product(c.own[swapped ? 1 : 0]) * product(c.batch);
-      const double again = x.is_plain ? 1 : 2;
       p.must_pack = !contiguous || !x.is_plain || x.load.dtype() != c.dtype;
       // A window would be packed once a tap.
       p.pack = p.must_pack || (far >= 1024 && reuse >= 64 && n_packed <= 2 * static_cast<double>(x.load.src(0).src(0).shape().numel()));
-      double others = p.pack ? n_packed * again * (contiguous ? 0.25 : 1.2) : 0;
+      p.pack_cycles = p.pack ? (x.is_plain ? 1 : 2) * (contiguous ? 0.25 : 1.2) : 0;
+      double others = n_packed * p.pack_cycles;
       const Stride s = stride_of(out, lane);
       const double n_stored = product(c.own[0]) * product(c.own[1]) * product(c.batch);
       // Lanes that lie a page apart in the output share cache sets.
@@ -556,8 +556,8 @@ class Builder {
     }
   done:
     // Every part packs what all iterations share.
-    const double pack_ns = p_.pack && !pack_is_open_ && !cut_ ? product(c_.summed) * static_cast<double>(size_of(p_.lane)) * 1.2 * kNsPerCycle : 0;
-    parallelize(nest, parallel, p_.cycles * kNsPerCycle, target_, 25 * pack_ns);
+    const double pack_ns = pack_is_open_ || cut_ ? 0 : product(c_.summed) * static_cast<double>(size_of(p_.lane)) * p_.pack_cycles * kNsPerCycle;
+    parallelize(nest, parallel, p_.cycles * kNsPerCycle, target_, 4 * pack_ns);
     out.push_back(std::move(nest));
   }
 
@@ -650,7 +650,7 @@ bool dots(Nest& nest, const Contraction& c, const Target& target, std::vector<Ne
   copies.insert(copies.end(), loops.begin(), loops.end());
   for (UOp& e : nest.ends) e = remake_end(e, at, copies);
   nest.opts += fmt::format("dots {}x{}{} ", tile[0], tile[1], pack > 0 ? " pack" : "");
-  parallelize(nest, loops, (cycles + pack) * kNsPerCycle, target, 25 * pack * kNsPerCycle);
+  parallelize(nest, loops, (cycles + pack) * kNsPerCycle, target, 4 * pack * kNsPerCycle);
   out.push_back(std::move(nest));
   return true;
 }

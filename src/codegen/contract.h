@@ -17,7 +17,8 @@ struct ContractPlan {
   std::vector<Row> rows;  ///< register tile along the broadcast operand's axes, at most two; the second divides
   bool pack = false;      ///< the vector operand is packed into panels
   bool must_pack = false;
-  double cycles = 0;  ///< the model's guess, one core
+  double pack_cycles = 0;  ///< of an element that is packed
+  double cycles = 0;       ///< the model's guess, one core
 };
 
 /// Schedules the nest as a contraction; false when it is none, or when lanes elsewhere do better.

@@ -63,7 +63,7 @@ TEST(ThreadPool, PartsAreNotSmallerThanAsked) {
 
 TEST(ThreadPool, ThreadsGetAsManyPartsEach) {
   ThreadPool pool;
-  for (const auto& [min_part, threads, calls] : {std::array{33, 2, 2}, {15, 2, 6}, {1, 2, 8}, {12, 3, 6}, {30, 3, 3}}) {
+  for (const auto& [min_part, threads, calls] : {std::array{33, 2, 2}, {15, 2, 2}, {8, 2, 4}, {5, 2, 6}, {1, 2, 8}, {5, 3, 6}, {30, 3, 3}}) {
     Marks marks(100);
     pool.run(std::array{int64_t{100}}, min_part, 0, mark, &marks, threads);
     EXPECT_EQ(marks.calls.load(), calls) << min_part;
@@ -120,6 +120,32 @@ TEST(ThreadPool, LaunchesFromSeveralThreadsAndFromInsideAKernel) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(shared.sum.load(), 4 * 50 * 4 * 10);
+}
+
+// A worker that was sent to another core to wake there may then be moved to any.
+TEST(ThreadPool, WorkersKeepTheirCores) {
+#ifdef __linux__
+  struct Seen {
+    cpu_set_t cores;
+    std::atomic<int> n_workers{0}, n_others{0};
+    pthread_t caller = pthread_self();
+  } seen;
+  ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof(seen.cores), &seen.cores), 0);
+  const auto look = [](const void* context, void*, int64_t, int64_t) {
+    Seen& s = *static_cast<Seen*>(const_cast<void*>(context));
+    cpu_set_t cores;
+    if (pthread_equal(pthread_self(), s.caller)) return usleep(1000), void();  // leaves parts for the workers
+    s.n_workers.fetch_add(1);
+    if (pthread_getaffinity_np(pthread_self(), sizeof(cores), &cores) || !CPU_EQUAL(&cores, &s.cores)) s.n_others.fetch_add(1);
+  };
+  ThreadPool pool;
+  for (int i = 0; i < 20; ++i) {
+    pool.run(std::array{int64_t{8}}, 1, 0, look, &seen, 3);
+    usleep(1000);  // long enough for the workers to sleep
+  }
+  EXPECT_GT(seen.n_workers.load(), 0);
+  EXPECT_EQ(seen.n_others.load(), 0);
+#endif
 }
 
 TEST(ThreadPool, ScratchThatCannotBeHadIsAnErrorBeforeAnythingRuns) {
