@@ -99,32 +99,6 @@ struct Job {
   }
 };
 
-// Lets a sleeping thread wake on another core than this thread's. Left alone, Linux often wakes it beside its waker (in a
-// virtual machine an idle core may look taken), and the two share one core for some milliseconds.
-class OtherCore {
-#ifdef __linux__
- public:
-  void send(std::thread& sleeper) {
-    if (!sent_ && pthread_getaffinity_np(sleeper.native_handle(), sizeof(cores_), &cores_)) return;
-    cpu_set_t others = cores_;
-    CPU_CLR(static_cast<size_t>(sched_getcpu()), &others);
-    sent_ = CPU_COUNT(&others) > 0 && !pthread_setaffinity_np(sleeper.native_handle(), sizeof(others), &others);
-  }
-  void arrive() {
-    if (sent_) pthread_setaffinity_np(pthread_self(), sizeof(cores_), &cores_);
-    sent_ = false;
-  }
-
- private:
-  cpu_set_t cores_;
-  bool sent_ = false;
-#else
- public:
-  void send(std::thread&) {}
-  void arrive() {}
-#endif
-};
-
 // What a worker is told. Idle -> Posted by the caller -> Running by the worker -> Idle, or Posted -> Idle by the caller
 // who takes the part back.
 enum State : uint32_t { kIdle, kPosted, kRunning, kStop };
@@ -136,8 +110,22 @@ struct alignas(64) Slot {
   Job* job = nullptr;
   Scratch scratch;
   std::thread thread;
-  OtherCore other_core;  // of the caller until the worker runs
+  int not_on = -1;  // the caller's core, where the worker may not run
 };
+
+// Keeps the worker off the core that the caller runs on. Linux often wakes it there (in a virtual machine an idle core may
+// look taken), and then both share one core for milliseconds.
+void keep_apart(Slot& slot) {
+#ifdef __linux__
+  const int here = sched_getcpu();
+  if (here == slot.not_on) [[likely]]
+    return;
+  cpu_set_t others;
+  if (here < 0 || sched_getaffinity(0, sizeof(others), &others) != 0) return;
+  CPU_CLR(static_cast<size_t>(here), &others);
+  if (CPU_COUNT(&others) > 0 && pthread_setaffinity_np(slot.thread.native_handle(), sizeof(others), &others) == 0) slot.not_on = here;
+#endif
+}
 
 void work_loop(Slot& slot) {
   in_pool = true;
@@ -156,7 +144,6 @@ void work_loop(Slot& slot) {
       if (expected == kStop) return;
       continue;  // the caller took it back
     }
-    slot.other_core.arrive();
     slot.job->work(slot.scratch.data);
     slot.state.store(kIdle, std::memory_order_seq_cst);
     if (slot.caller_waits.load(std::memory_order_seq_cst)) slot.state.notify_all();
@@ -181,7 +168,6 @@ struct ThreadPool::Impl {
       auto slot = std::make_unique<Slot>();
       slot->scratch.reserve(n_bytes);
       slot->thread = std::thread(work_loop, std::ref(*slot));
-      slot->other_core.send(slot->thread);
       slots.push_back(std::move(slot));
     }
     scratch_bytes = n_bytes;
@@ -220,7 +206,7 @@ void ThreadPool::run(std::span<const int64_t> extents, int64_t min_part, size_t 
   for (int i = 0; i < n_workers; ++i) {
     Slot& slot = *impl_->slots[static_cast<size_t>(i)];
     slot.job = &job;
-    if (slot.sleeping.load(std::memory_order_relaxed)) slot.other_core.send(slot.thread);
+    keep_apart(slot);
     slot.state.store(kPosted, std::memory_order_seq_cst);
     if (slot.sleeping.load(std::memory_order_seq_cst)) slot.state.notify_one();
   }
