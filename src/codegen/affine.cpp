@@ -9,7 +9,6 @@ namespace {
 
 constexpr int64_t kMin = std::numeric_limits<int64_t>::min(), kMax = std::numeric_limits<int64_t>::max();
 
-bool is_index_type(DType dt) { return dt == DType::WeakInt || dt == DType::Int64; }
 bool is_number(const UOp& u) { return u.is_const() && !u.arg().is_invalid() && !is_float(u.dtype()); }
 
 // The depth of a term: the id of its innermost loop; lanes vary fastest of all.
@@ -34,10 +33,10 @@ UOp fold_compare(Op op, const UOp& a, const UOp& b) {
   }
   // Lanes stay alone on their side, so that the other side is a scalar.
   Affine left, right;
-  bool has_lanes = false;
-  for (const Affine::Term& t : diff.terms) has_lanes |= !t.node.shape().empty();
+  const auto has_shape = [](const Affine::Term& t) { return !t.node.shape().empty(); };
+  const bool has_lanes = std::ranges::any_of(diff.terms, has_shape);
   for (const Affine::Term& t : diff.terms) {
-    if (!has_lanes || !t.node.shape().empty()) left.add(t.node, t.factor);
+    if (!has_lanes || has_shape(t)) left.add(t.node, t.factor);
     else right.add(t.node, -t.factor);
   }
   right.constant = -diff.constant;
@@ -84,9 +83,7 @@ UOp make_folded(Op op, DType dtype, std::span<const UOp> src, const Arg& arg) {
     if (op == Op::Where && src[0].is_const()) return const_int(src[0]) ? src[1] : src[2];
     if (op == Op::Where && src[1] == src[2] && src[0].shape().empty()) return src[1];
     if (is_int(dtype) || dtype == DType::Bool) {
-      bool numbers = true;
-      for (const UOp& s : src) numbers &= is_number(s);
-      if (numbers && !src.empty()) return fold_constants(op, dtype, src);
+      if (!src.empty() && std::ranges::all_of(src, is_number)) return fold_constants(op, dtype, src);
       if (dtype == DType::Bool && src.size() == 2) {
         if (const UOp u = fold_bool(op, src)) return u;
         if (is_comparison(op) && is_index_type(src[0].dtype())) return fold_compare(op, src[0], src[1]);

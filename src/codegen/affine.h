@@ -10,6 +10,8 @@ namespace whit::codegen {
 
 using Affine = Linear;
 
+constexpr bool is_index_type(DType dt) { return dt == DType::WeakInt || dt == DType::Int64; }
+
 /// Sums, differences and products with constants are taken apart; everything else is a term. A sum that does not fit is
 /// one term.
 Affine affine_of(const UOp& u);

@@ -12,6 +12,7 @@
 #include <limits>
 #include <set>
 
+#include "base/mapped.h"
 #include "base/ptr_map.h"
 #include "codegen/loops.h"
 
@@ -159,8 +160,7 @@ class Linearizer {
     if (block->range) {
       const Node* r = block->range.node();
       const int64_t arg[] = {next_range_++, static_cast<int64_t>(axis_type(r)), range_size(r)};
-      std::vector<UOp> runs_to;
-      for (const Node* n : r->src()) runs_to.push_back(out(n));
+      const auto runs_to = mapped(r->src(), [&](const Node* n) { return out(n); });
       open = UOp::make(Op::Range, DType::Int64, runs_to, std::span<const int64_t>(arg));
       if (axis_type(r) == AxisType::Global) extent_ += range_size(r);
       out_[r] = open;

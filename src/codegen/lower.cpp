@@ -16,9 +16,7 @@ namespace {
 
 // "r_512_32" for a kernel that reduces, "e_4096" for an elementwise one: the sizes of the first nest's loops.
 std::string kernel_name(const UOp& sink) {
-  bool reduces = false;
-  for (const Node* n : toposort(sink)) reduces |= n->op == Op::Reduce;
-  std::string name = reduces ? "r" : "e";
+  std::string name = std::ranges::any_of(toposort(sink), [](const Node* n) { return n->op == Op::Reduce; }) ? "r" : "e";
   std::vector<const Node*> ranges;
   for (const Node* n : toposort(sink.src(0)))
     if (n->op == Op::Range && range_size(n) > 1) ranges.push_back(n);

@@ -3,12 +3,12 @@
 #include <atomic>
 #include <unordered_set>
 
+#include "base/mapped.h"
 #include "ir/remake.h"
 
 namespace whit::codegen {
 namespace {
 
-bool is_index_type(DType dt) { return dt == DType::WeakInt || dt == DType::Int64; }
 bool is_linear_op(const Node* n) {
   if (!is_index_type(n->dtype)) return false;
   if (n->op == Op::Add || n->op == Op::Sub || n->op == Op::Neg) return true;
@@ -83,6 +83,28 @@ void collect_order(Nest& nest) {
   nest.order.insert(nest.order.end(), others.begin(), others.end());
 }
 
+// Joins the first two ranges that can be; false when there are none.
+bool merge_two(Nest& nest) {
+  const std::vector<Affine> roots = index_roots(nest);
+  const Closers closers(nest);
+  for (const UOp& a : nest.order)
+    for (const UOp& b : nest.order) {
+      if (a == b || axis_type(a.node()) != axis_type(b.node()) || axis_type(a.node()) == AxisType::Loop || a.n_src() + b.n_src() > 0) continue;
+      const int64_t size = range_size(b.node());
+      const auto is_joined = [&](const Affine& x) { return x.factor_of(a) == x.factor_of(b) * size; };
+      if (!closers.together(a, b) || !std::ranges::all_of(roots, is_joined)) continue;
+      const UOp m = fresh_range(range_size(a.node()) * size, axis_type(a.node()));
+      // a*size + b is m wherever they occur, so a may be 0 and b be m.
+      std::vector<UOp> order = nest.order;
+      std::ranges::replace(order, a, m);
+      std::erase(order, b);
+      replace(nest, {{a.node(), idx(0)}, {b.node(), m}}, a.node());
+      nest.order = std::move(order);
+      return true;
+    }
+  return false;
+}
+
 }  // namespace
 
 bool closes(Op op) { return op == Op::End || op == Op::Reduce || op == Op::Stage; }
@@ -133,31 +155,7 @@ void merge_ranges(Nest& nest) {
       replace(nest, {{r.node(), idx(0)}}, r.node());
       collect_order(nest);
     }
-  for (bool again = true; again;) {
-    again = false;
-    const std::vector<Affine> roots = index_roots(nest);
-    const Closers closers(nest);
-    for (const UOp& a : nest.order) {
-      for (const UOp& b : nest.order) {
-        if (a == b || axis_type(a.node()) != axis_type(b.node()) || axis_type(a.node()) == AxisType::Loop || a.n_src() + b.n_src() > 0) continue;
-        if (!closers.together(a, b)) continue;
-        const int64_t size = range_size(b.node());
-        bool joined = true;
-        for (const Affine& x : roots) joined = joined && x.factor_of(a) == x.factor_of(b) * size;
-        if (!joined) continue;
-        const UOp m = fresh_range(range_size(a.node()) * size, axis_type(a.node()));
-        const auto at = std::find(nest.order.begin(), nest.order.end(), a);
-        // a*size + b is m wherever they occur, so a may be 0 and b be m.
-        std::vector<UOp> order = nest.order;
-        order[static_cast<size_t>(at - nest.order.begin())] = m;
-        order.erase(std::find(order.begin(), order.end(), b));
-        replace(nest, {{a.node(), idx(0)}, {b.node(), m}}, a.node());
-        nest.order = std::move(order);
-        again = true;
-        break;
-      }
-      if (again) break;
-    }
+  while (merge_two(nest)) {
   }
 }
 
@@ -169,8 +167,7 @@ UOp to_sink(const std::vector<Nest>& nests, const UOp& original) {
   for (const Nest& nest : nests) {
     for (const UOp& r : nest.order) {
       const int64_t a[] = {id++, static_cast<int64_t>(axis_type(r.node())), range_size(r.node())};
-      std::vector<UOp> runs_to;
-      for (const UOp& n : r.srcs()) runs_to.push_back(substitute(n, renumbered));
+      const auto runs_to = mapped(r.srcs(), [&](const UOp& n) { return substitute(n, renumbered); });
       renumbered.emplace(r.node(), UOp::make(Op::Range, DType::WeakInt, runs_to, std::span<const int64_t>(a)));
     }
     ends.insert(ends.end(), nest.ends.begin(), nest.ends.end());

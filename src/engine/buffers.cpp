@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/flags.h"
+#include "base/mapped.h"
 #include "ir/build.h"
 #include "schedule/multi.h"
 
@@ -71,9 +72,7 @@ UOp buffer_node(DType dtype, int64_t n_elems, BufferPtr memory) {
 }
 
 UOp same_memory(const UOp& b) {
-  std::vector<UOp> fresh;
-  for (const UOp& part : buffer_parts(b)) fresh.push_back(buffer_node(b.dtype(), b.shape()[0], buffer_of(part)));
-  return join_buffers(fresh);
+  return join_buffers(mapped(buffer_parts(b), [&](const UOp& part) { return buffer_node(b.dtype(), b.shape()[0], buffer_of(part)); }));
 }
 
 UOp buffer_from_host(DType dtype, const void* data, int64_t n_elems, std::string_view device) {

@@ -78,12 +78,12 @@ ExecutablePtr compile_program(const CompileJob& job, const CodePath& path, const
   e->name = sink.arg().at(0).as_str();
   estimate(sink, *e);
   KernelObject& o = e->object;
+  o.name = e->name;
   if (!program) {
     for (const Node* n : toposort(sink)) {
       if (n->op == Op::Variable) e->variables.emplace_back(n->arg.at(0).as_str());
       if (n->op == Op::Param) o.n_buffers = std::max(o.n_buffers, static_cast<int>(n->arg.int_at(0)) + 1);
     }
-    o.name = e->name;
     o.library = to_text(sink);
     return e;
   }
@@ -93,9 +93,7 @@ ExecutablePtr compile_program(const CompileJob& job, const CodePath& path, const
   if (flag::DEBUG() >= 4) log_line(e->source);
   const KernelSignature signature = signature_of(program);
   e->variables = signature.variables;
-  o.name = e->name;
   o.arch = path.arch;
-  o.n_buffers = 0;
   for (const auto& b : signature.buffers) o.n_buffers = std::max(o.n_buffers, static_cast<int>(b.slot) + 1);
   o.n_variables = static_cast<int>(signature.variables.size());
   o.scratch_bytes = signature.scratch_bytes;

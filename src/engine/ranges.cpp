@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/mapped.h"
 #include "engine/buffers.h"
 #include "engine/capture.h"
 #include "engine/realize.h"
@@ -101,9 +102,7 @@ class CopyRanges {
       } else if (first.range.buffer && n->op == Op::Shrink && n->n_src == 1) {
         moved[i] = shrunk(copy, n, first.range);
       } else {
-        std::vector<UOp> src;
-        for (const Node* s : n->src()) src.push_back(value(copy, moved[static_cast<size_t>(index.find(s))]));
-        moved[i].value = again(n, src);
+        moved[i].value = again(n, mapped(n->src(), [&](const Node* s) { return value(copy, moved[static_cast<size_t>(index.find(s))]); }));
       }
     }
     return moved.back();

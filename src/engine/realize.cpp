@@ -8,6 +8,7 @@
 #include "base/flags.h"
 #include "base/immortal.h"
 #include "base/log.h"
+#include "base/mapped.h"
 #include "base/os.h"
 #include "base/profile.h"
 #include "engine/buffers.h"
@@ -96,16 +97,11 @@ struct Spread {
 
 Spread spread(std::span<const UOp> given, bool is_moved) {
   Spread s;
-  std::vector<Shards> all;
-  if (is_moved) {
-    all = split_devices(given);
-  } else {
-    for (const UOp& u : given) all.push_back({{u}, -1});
-  }
+  std::vector<Shards> all = is_moved ? split_devices(given) : mapped(given, [](const UOp& u) { return Shards{{u}}; });
   std::vector<NodeList> bases(given.size());
   std::unordered_map<const Node*, size_t> owner_of;
   for (size_t i = 0; i < given.size(); ++i) {
-    for (const UOp& p : all[i].parts) bases[i].push_back(memory_of(p.node()));
+    bases[i] = mapped(all[i].parts, [](const UOp& p) { return memory_of(p.node()); });
     const auto first = owner_of.find(bases[i][0]);
     const bool same = first != owner_of.end() && bases[first->second] == bases[i];
     s.first.push_back(s.roots.size());
@@ -217,16 +213,12 @@ BoundSchedule schedule(std::span<const UOp> roots) {
 std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given) {
   std::lock_guard lock(engine_mutex());
   const os::IeeeFloats ieee;  // constants are folded as kernels compute
-  std::vector<UOp> results(roots.size());
   std::vector<UOp> pending;
-  for (size_t i = 0; i < roots.size(); ++i) {
-    WHIT_CHECK(!is_weak(roots[i].dtype()), "realize of {}", roots[i].dtype());
-    if (!in_memory(roots[i])) pending.push_back(roots[i]);
+  for (const UOp& r : roots) {
+    WHIT_CHECK(!is_weak(r.dtype()), "realize of {}", r.dtype());
+    if (!in_memory(r)) pending.push_back(r);
   }
-  if (pending.empty()) {
-    for (size_t i = 0; i < roots.size(); ++i) results[i] = in_memory(roots[i]);
-    return results;
-  }
+  if (pending.empty()) return mapped(roots, in_memory);
   const int64_t start = os::now_ns();
   const ProfileSpan whole("realize", "realize");
   std::optional<ProfileSpan> span(std::in_place, "schedule", "schedule");
@@ -353,13 +345,13 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
       at = at.src(0);
     }
   }
-  for (size_t i = 0; i < roots.size(); ++i) {
-    results[i] = in_memory(roots[i]);
-    if (!results[i]) results[i] = realized(UOp(skip_identities(roots[i].node())));
-    if (!results[i]) results[i] = views[static_cast<size_t>(std::ranges::find(pending, roots[i]) - pending.begin())];
-    WHIT_CHECK(results[i], "a root has no value after its run");
-  }
-  return results;
+  return mapped(roots, [&](const UOp& root) {
+    UOp value = in_memory(root);
+    if (!value) value = realized(UOp(skip_identities(root.node())));
+    if (!value) value = views[static_cast<size_t>(std::ranges::find(pending, root) - pending.begin())];
+    WHIT_CHECK(value, "a root has no value after its run");
+    return value;
+  });
 }
 
 UOp realize(const UOp& root, const VariableValues& variables) { return realize(std::span(&root, 1), variables)[0]; }

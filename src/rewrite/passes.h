@@ -23,8 +23,7 @@ class PassScope {
   PassScope(PassStage stage, std::string name, PassFn pass);
   PassScope(PassStage stage, const RuleSet& rules);  ///< by the name of the set
   ~PassScope();
-  PassScope(const PassScope&) = delete;
-  PassScope& operator=(const PassScope&) = delete;
+  PassScope& operator=(PassScope&&) = delete;  // nor is it copied
   struct Pass;
 
  private:

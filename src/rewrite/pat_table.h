@@ -18,10 +18,6 @@ namespace whit {
 
 class PatTable {
  public:
-  PatTable() = default;
-  PatTable(const PatTable&) = delete;
-  PatTable& operator=(const PatTable&) = delete;
-
   /// Appends a row; `table` names the table in errors. errors: Internal, with file:line, for a pattern that can never
   /// match because builders order operands otherwise, or that has too many variants
   void add(const char* table, const Row& row, bool raw_order = false);

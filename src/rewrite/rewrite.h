@@ -31,8 +31,7 @@ class Rewriter {
  public:
   explicit Rewriter(const RuleSet& rules, const RewriteOptions& options = {});
   ~Rewriter();
-  Rewriter(const Rewriter&) = delete;
-  Rewriter& operator=(const Rewriter&) = delete;
+  Rewriter& operator=(Rewriter&&) = delete;  // nor is it copied
   UOp operator()(const UOp& root);
 
  private:
@@ -53,8 +52,7 @@ class RewriteTrace {
  public:
   RewriteTrace();
   ~RewriteTrace();
-  RewriteTrace(const RewriteTrace&) = delete;
-  RewriteTrace& operator=(const RewriteTrace&) = delete;
+  RewriteTrace& operator=(RewriteTrace&&) = delete;  // nor is it copied
   std::vector<RewriteEvent> events{};
 
  private:

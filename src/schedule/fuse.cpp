@@ -13,36 +13,39 @@
 // (2) stores of a nest are ordered so that what overwrites memory comes after all that read its old content, and such
 // reads are at the index of the store.
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
+#include "base/mapped.h"
 #include "ir/build.h"
 #include "schedule/kernels.h"
 
 namespace whit::sched {
 namespace {
 
-constexpr size_t kPathBudget = 512;
+constexpr size_t kPathBudget = 512;  // kernels that a search for a path finds
 // Iterations of nests that may share a launch. Temporaries that are made together live together, so only small ones are.
 constexpr int64_t kSmallUpdate = 1 << 18, kSmallReduce = 1 << 15, kSmallTemp = 1 << 14;
 constexpr size_t kMaxNests = 16;
 
 class Fuser {
  public:
-  Fuser(const NestGraph& graph, std::vector<Kernel>& kernels, const RangeifyLimits& limits) : g_(graph), kernels_(kernels), limits_(limits) {
-    const Dependencies d = find_dependencies(graph, kernels);
-    after_ = d.after;
-    readers_ = d.readers;
-    has_next_.assign(graph.buffers.size(), 0);
+  Fuser(const NestGraph& graph, std::vector<Kernel>& kernels, const RangeifyLimits& limits)
+      : g_(graph),
+        kernels_(kernels),
+        limits_(limits),
+        d_(find_dependencies(graph, kernels)),
+        into_(kernels.size()),
+        has_next_(graph.buffers.size()),
+        seen_(kernels.size()) {
     for (const VirtualBuffer& b : graph.buffers)
       if (b.previous >= 0) has_next_[b.previous] = 1;
-    into_.resize(kernels.size());
-    seen_.assign(kernels.size(), 0);
-    for (size_t k = 0; k < kernels.size(); ++k) into_[k] = static_cast<int32_t>(k);
+    std::iota(into_.begin(), into_.end(), 0);
   }
 
   void run() {
     for (size_t k = 0; k < kernels_.size(); ++k) join_with_reader(static_cast<int32_t>(k));
-    for (size_t b = 0; b < readers_.size(); ++b) join_readers(b);
+    for (size_t b = 0; b < d_.readers.size(); ++b) join_readers(b);
     join_small();
     std::vector<Kernel> left;
     for (size_t k = 0; k < kernels_.size(); ++k)
@@ -60,27 +63,20 @@ class Fuser {
     }
     return k;
   }
-  bool plain(int32_t k) { return !kernel(k).is_copy && kernel(k).nests.size() == 1 && !nest(k).has_loop; }
+  bool plain(int32_t k) { return !kernel(k).is_copy() && kernel(k).nests.size() == 1 && !nest(k).has_loop; }
 
   // Is there a way from a to b that is not the direct edge? When in doubt: yes.
   bool has_detour(int32_t a, int32_t b) {
-    std::vector<int32_t> work;
-    ++stamp_;
-    const auto push_successors = [&](int32_t k, bool skip_b) {
-      for (const int32_t s : after_[k]) {
-        const int32_t r = find(s);
-        if (r == a || r == k || (skip_b && r == b)) continue;
-        if (seen_[r] != stamp_) {
+    std::vector<int32_t> work{a};
+    seen_[a] = ++stamp_;
+    for (size_t i = 0; i < work.size(); ++i) {
+      const int32_t k = work[i];
+      if (k == b || work.size() > kPathBudget + 1) return true;
+      for (const int32_t s : d_.after[k])
+        if (const int32_t r = find(s); seen_[r] != stamp_ && (k != a || r != b)) {
           seen_[r] = stamp_;
           work.push_back(r);
         }
-      }
-    };
-    push_successors(a, true);
-    for (size_t i = 0; i < work.size(); ++i) {
-      if (work[i] == b) return true;
-      if (work.size() > kPathBudget) return true;
-      push_successors(work[i], false);
     }
     return false;
   }
@@ -105,8 +101,7 @@ class Fuser {
   bool order_stores(Nest& n) const {
     const size_t count = n.stores.size();
     std::vector<std::vector<int64_t>> reads(count);  // memory that store i's value reads
-    std::vector<int64_t> written;
-    for (const NestStore& s : n.stores) written.push_back(memory_of(s.buffer));
+    const auto written = mapped(n.stores, [&](const NestStore& s) { return memory_of(s.buffer); });
     for (size_t i = 0; i < count; ++i) {
       const UOp roots[] = {n.stores[i].value, n.stores[i].index};
       for (const Node* u : toposort(roots)) {
@@ -123,7 +118,7 @@ class Fuser {
     std::vector<NestStore> sorted;
     std::vector<char> done(count, 0);
     while (sorted.size() < count) {
-      bool progress = false;
+      const size_t n_before = sorted.size();
       for (size_t j = 0; j < count; ++j) {
         if (done[j]) continue;
         bool free = true;  // nobody that is still to come reads what j overwrites
@@ -132,9 +127,8 @@ class Fuser {
         if (!free) continue;
         sorted.push_back(n.stores[j]);
         done[j] = 1;
-        progress = true;
       }
-      if (!progress) return false;
+      if (sorted.size() == n_before) return false;
     }
     n.stores = std::move(sorted);
     return true;
@@ -142,8 +136,8 @@ class Fuser {
 
   void merge_into(int32_t from, int32_t to) {
     into_[from] = to;
-    auto& a = after_[to];
-    const auto& b = after_[from];
+    auto& a = d_.after[to];
+    const auto& b = d_.after[from];
     a.insert(a.end(), b.begin(), b.end());
     for (int32_t& s : a) s = find(s);
     sort_unique(a);
@@ -170,9 +164,9 @@ class Fuser {
     }
     for (const int32_t b : buffers) {
       int tried = 0;
-      for (const int32_t r : readers_[b]) {
+      for (const int32_t r : d_.readers[b]) {
         const int32_t c = find(r);
-        if (c == k || !plain(c) || kernel(c).device != kernel(k).device || nest(c).ranges != nest(k).ranges) continue;
+        if (c == k || !plain(c) || kernel(c).device() != kernel(k).device() || nest(c).ranges != nest(k).ranges) continue;
         if (nest(c).has_reduce && nest(k).has_reduce) continue;
         if (++tried > 4) break;
         if (try_join(k, c)) return;
@@ -194,8 +188,7 @@ class Fuser {
     for (NestStore& s : joined.stores) s.replace(map);
     for (const NestStore& s : a.stores) {
       const VirtualBuffer& v = g_.buffers[s.buffer];
-      bool others = false;
-      for (const int32_t r : readers_[s.buffer]) others |= find(r) != c && find(r) != k;
+      const bool others = std::ranges::any_of(d_.readers[s.buffer], [&](int32_t r) { return find(r) != c && find(r) != k; });
       if (v.kind == VirtualBuffer::Kind::Temp && !has_next_[s.buffer] && !others) continue;
       joined.stores.push_back(s);
     }
@@ -206,9 +199,7 @@ class Fuser {
   static bool share_reduced_load(const Nest& a, const Nest& b, int32_t buffer) {
     const auto loads = [&](const Nest& n) {
       std::vector<const Node*> found;
-      std::vector<UOp> roots;
-      for (const NestStore& s : n.stores) roots.push_back(s.value);
-      for (const Node* u : toposort(roots))
+      for (const Node* u : toposort(mapped(n.stores, &NestStore::value)))
         if (u->op == Op::Index && u->src()[0]->op == Op::Param && u->src()[0]->arg.int_at(0) == buffer) found.push_back(u);
       return found;
     };
@@ -225,15 +216,14 @@ class Fuser {
   // Pass 2.
   void join_readers(size_t buffer) {
     int32_t last = -1;
-    std::vector<int32_t> readers;
-    for (const int32_t r : readers_[buffer]) readers.push_back(find(r));
+    std::vector<int32_t> readers = mapped(d_.readers[buffer], [&](int32_t r) { return find(r); });
     sort_unique(readers);
     if (readers.size() > 64) return;
     for (const int32_t k : readers) {
       if (!plain(k) || nest(k).has_contraction) continue;
       if (last >= 0 && nest(last).has_reduce == nest(k).has_reduce &&
           (!nest(k).has_reduce || share_reduced_load(nest(last), nest(k), static_cast<int32_t>(buffer))) && nest(last).ranges == nest(k).ranges &&
-          kernel(last).device == kernel(k).device && fit(kernel(last).nests, nest(k)) && !has_detour(last, k) && !has_detour(k, last) &&
+          kernel(last).device() == kernel(k).device() && fit(kernel(last).nests, nest(k)) && !has_detour(last, k) && !has_detour(k, last) &&
           !direct(last, k) && !direct(k, last)) {
         Nest joined = nest(k);
         const Nest& a = nest(last);
@@ -244,9 +234,7 @@ class Fuser {
     }
   }
   bool direct(int32_t a, int32_t b) {
-    for (const int32_t s : after_[a])
-      if (find(s) == b) return true;
-    return false;
+    return std::ranges::any_of(d_.after[a], [&](int32_t s) { return find(s) == b; });
   }
 
   // Pass 3.
@@ -255,7 +243,7 @@ class Fuser {
     Numbered<std::vector<int32_t>> before(kernels_.size());
     for (size_t k = 0; k < kernels_.size(); ++k) {
       if (into_[k] != static_cast<int32_t>(k)) continue;
-      for (const int32_t s : after_[k]) {
+      for (const int32_t s : d_.after[k]) {
         const int32_t r = find(s);
         if (r == static_cast<int32_t>(k)) continue;
         before[r].push_back(static_cast<int32_t>(k));
@@ -276,12 +264,12 @@ class Fuser {
     std::unordered_map<int64_t, int32_t> open;
     for (size_t i = kernels_.size(); i-- > 0;) {
       const int32_t k = static_cast<int32_t>(i);
-      if (into_[i] != k || kernel(k).is_copy || level[i] < 0) continue;
-      bool makes_temp = false;
-      for (const NestStore& s : nest(k).stores) makes_temp |= g_.buffers[memory_of(s.buffer)].kind == VirtualBuffer::Kind::Temp;
+      if (into_[i] != k || kernel(k).is_copy() || level[i] < 0) continue;
+      const auto is_temp = [&](const NestStore& s) { return g_.buffers[memory_of(s.buffer)].kind == VirtualBuffer::Kind::Temp; };
+      const bool makes_temp = std::ranges::any_of(nest(k).stores, is_temp);
       const int64_t most = makes_temp ? kSmallTemp : nest(k).has_reduce ? kSmallReduce : kSmallUpdate;
       if (nest(k).has_loop || nest(k).n_iterations > most) continue;
-      const int64_t key = (static_cast<int64_t>(level[i]) << 1 | before[i].empty()) << 16 | kernel(k).device;
+      const int64_t key = (static_cast<int64_t>(level[i]) << 1 | before[i].empty()) << 16 | kernel(k).device();
       const auto [it, fresh] = open.try_emplace(key, k);
       if (fresh) continue;
       Kernel& to = kernel(it->second);
@@ -311,10 +299,10 @@ class Fuser {
   const NestGraph& g_;
   std::vector<Kernel>& kernels_;
   const RangeifyLimits& limits_;
-  Numbered<std::vector<int32_t>> after_{}, readers_{};
-  Numbered<int32_t> into_{};
-  Numbered<char> has_next_{};
-  Numbered<uint32_t> seen_{};  // by kernel: the search that met it last
+  Dependencies d_;
+  Numbered<int32_t> into_;
+  Numbered<char> has_next_;
+  Numbered<uint32_t> seen_;  // by kernel: the search that met it last
   uint32_t stamp_ = 0;
 };
 

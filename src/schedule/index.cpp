@@ -49,6 +49,13 @@ UOp flatten(std::span<const UOp> index, std::span<const int64_t> dims) {
   return sum(std::move(l));
 }
 
+Index unflatten(UOp flat, std::span<const int64_t> dims) {
+  Index out(dims.size());
+  for (size_t i = dims.size(); i-- > 1;) div_mod_index(flat, dims[i], flat, out[i]);
+  if (!out.empty()) out[0] = flat;
+  return out;
+}
+
 Index reshape_index(std::span<const UOp> index, std::span<const int64_t> from, std::span<const int64_t> to) {
   Index out(to.size(), UOp());
   // Axes are matched in groups of equal products, so that what a group does not touch passes unchanged.
@@ -76,14 +83,8 @@ Index reshape_index(std::span<const UOp> index, std::span<const int64_t> from, s
     if (i - i0 == 1 && j - j0 == 1) {
       out[j0] = index[i0];
     } else {
-      UOp flat = flatten(index.subspan(i0, i - i0), from.subspan(i0, i - i0));
-      for (size_t k = j; k-- > j0;) {
-        if (k == j0) {
-          out[k] = flat;
-        } else {
-          div_mod_index(flat, to[k], flat, out[k]);
-        }
-      }
+      const UOp flat = flatten(index.subspan(i0, i - i0), from.subspan(i0, i - i0));
+      std::ranges::copy(unflatten(flat, to.subspan(j0, j - j0)), out.begin() + j0);
     }
     i = i0;
     j = j0;

@@ -21,6 +21,8 @@ void div_mod_index(const UOp& e, int64_t c, UOp& quotient, UOp& remainder);
 
 /// Row-major number of an element.
 UOp flatten(std::span<const UOp> index, std::span<const int64_t> dims);
+/// Its reverse.
+Index unflatten(UOp flat, std::span<const int64_t> dims);
 /// Index in `to` of the element that has `index` in `from`: same number of elements.
 Index reshape_index(std::span<const UOp> index, std::span<const int64_t> from, std::span<const int64_t> to);
 

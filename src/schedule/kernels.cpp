@@ -1,7 +1,8 @@
 #include "schedule/kernels.h"
 
-#include <queue>
+#include <set>
 
+#include "base/mapped.h"
 #include "ir/build.h"
 #include "ir/remake.h"
 #include "rules/rules.h"
@@ -38,7 +39,7 @@ std::vector<UOp> roots_of(const Nest& nest) {
 
 void describe_nest(Nest& nest) {
   nest.reads.clear();
-  nest.has_reduce = nest.has_loop = nest.has_contraction = false;
+  nest.has_reduce = nest.has_contraction = false;
   nest.n_iterations = 1;
   const auto iterations = [&](std::span<const Node* const> ranges) {
     __int128 t = 1;
@@ -55,22 +56,15 @@ void describe_nest(Nest& nest) {
       iterations(UOp(n->src()[0]).ranges());
     }
   }
-  std::vector<const Node*> own;
-  for (const UOp& r : nest.ranges) own.push_back(r.node());
-  iterations(own);
-  for (const UOp& r : nest.ranges) nest.has_loop |= axis_type(r.node()) == AxisType::Loop;
+  iterations(mapped(nest.ranges, &UOp::node));
+  nest.has_loop = std::ranges::any_of(nest.ranges, [](const UOp& r) { return axis_type(r.node()) == AxisType::Loop; });
   sort_unique(nest.reads);
 }
 
 std::vector<Kernel> single_kernels(NestGraph& graph) {
   std::vector<Kernel> kernels;
   kernels.reserve(graph.nests.size());
-  for (Nest& nest : graph.nests) {
-    kernels.emplace_back();
-    kernels.back().device = nest.device;
-    kernels.back().is_copy = nest.is_copy;
-    kernels.back().nests.push_back(std::move(nest));
-  }
+  for (Nest& nest : graph.nests) kernels.emplace_back().nests.push_back(std::move(nest));
   graph.nests.clear();
   return kernels;
 }
@@ -101,31 +95,16 @@ Dependencies find_dependencies(const NestGraph& graph, const std::vector<Kernel>
   return d;
 }
 
-Numbered<int32_t> Dependencies::n_before() const {
-  Numbered<int32_t> n(after.size(), 0);
-  for (const auto& a : after)
-    for (const int32_t k : a) ++n[static_cast<size_t>(k)];
-  return n;
-}
-
 std::vector<int32_t> find_hazards(const NestGraph& graph) {
   std::vector<int32_t> out;
   for (const Nest& nest : graph.nests) {
     if (nest.store_node < 0) continue;
     for (const NestStore& s : nest.stores) {
-      const int32_t memory = graph.buffers[s.buffer].memory;
-      bool reads_it = false;
-      for (const int32_t r : nest.reads) reads_it |= graph.buffers[r].memory == memory;
-      if (!reads_it) continue;
-      const std::vector<UOp> roots = roots_of(nest);
-      for (const Node* n : toposort(roots)) {
-        if (n->op != Op::Index || n->src()[0]->op != Op::Param) continue;
-        const auto slot = static_cast<size_t>(n->src()[0]->arg.int_at(0));
-        if (graph.buffers[slot].memory == memory && n->src()[1] != s.index.node()) {
-          out.push_back(nest.store_node);
-          break;
-        }
-      }
+      const auto is_target = [&](int64_t buffer) { return graph.buffers[buffer].memory == graph.buffers[s.buffer].memory; };
+      const auto is_elsewhere = [&](const Node* n) {
+        return n->op == Op::Index && n->src()[0]->op == Op::Param && is_target(n->src()[0]->arg.int_at(0)) && n->src()[1] != s.index.node();
+      };
+      if (std::ranges::any_of(nest.reads, is_target) && std::ranges::any_of(toposort(roots_of(nest)), is_elsewhere)) out.push_back(nest.store_node);
     }
   }
   sort_unique(out);
@@ -133,6 +112,25 @@ std::vector<int32_t> find_hazards(const NestGraph& graph) {
 }
 
 namespace {
+
+// The kernels that can run, one by one: `next` picks which of those that are ready does. Not those of a cycle, nor after it.
+template <class Next> std::vector<int32_t> in_order(const Dependencies& d, const Next& next) {
+  Numbered<int32_t> n_before(d.after.size(), 0);
+  for (const auto& a : d.after)
+    for (const int32_t k : a) ++n_before[k];
+  std::set<int32_t> ready;
+  for (size_t k = 0; k < n_before.size(); ++k)
+    if (n_before[k] == 0) ready.insert(static_cast<int32_t>(k));
+  std::vector<int32_t> order;
+  while (!ready.empty()) {
+    const auto at = next(ready);
+    order.push_back(*at);
+    ready.erase(at);
+    for (const int32_t a : d.after[order.back()])
+      if (--n_before[a] == 0) ready.insert(a);
+  }
+  return order;
+}
 
 // Bytes of temporaries that are alive at once, kernel by kernel.
 class LiveBytes {
@@ -194,23 +192,13 @@ void lower_peak(const NestGraph& graph, const std::vector<Kernel>& kernels, cons
   LiveBytes given(graph, kernels);
   for (const int32_t k : order) given.run(k);
   int64_t peak = given.peak();
-  const Numbered<int32_t> all_before = d.n_before();
   for (const int64_t most : {INT64_MAX, int64_t{1}}) {
     LiveBytes other(graph, kernels);
-    Numbered<int32_t> n_before = all_before;
-    std::vector<int32_t> ready, better;
-    for (size_t k = 0; k < kernels.size(); ++k)
-      if (n_before[k] == 0) ready.push_back(static_cast<int32_t>(k));
-    while (!ready.empty()) {
-      const auto key = [&](int32_t k) { return std::pair(std::min(other.change(k), most), k); };
-      const auto next = std::ranges::min_element(ready, {}, key);
-      const int32_t k = *next;
-      ready.erase(next);
-      other.run(k);
-      better.push_back(k);
-      for (const int32_t a : d.after[k])
-        if (--n_before[a] == 0) ready.push_back(a);
-    }
+    std::vector<int32_t> better = in_order(d, [&](const std::set<int32_t>& ready) {
+      const auto next = std::ranges::min_element(ready, {}, [&](int32_t k) { return std::pair(std::min(other.change(k), most), k); });
+      other.run(*next);
+      return next;
+    });
     if (other.peak() >= peak) continue;
     peak = other.peak();
     order = std::move(better);
@@ -221,28 +209,18 @@ void lower_peak(const NestGraph& graph, const std::vector<Kernel>& kernels, cons
 
 std::vector<int32_t> order_kernels(const NestGraph& graph, const std::vector<Kernel>& kernels, std::vector<int32_t>& copied) {
   const Dependencies d = find_dependencies(graph, kernels);
-  Numbered<int32_t> n_before = d.n_before();
-  std::vector<int32_t> order;
-  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;
-  for (size_t k = 0; k < kernels.size(); ++k)
-    if (n_before[k] == 0) ready.push(static_cast<int32_t>(k));
-  while (!ready.empty()) {
-    const int32_t k = ready.top();
-    ready.pop();
-    order.push_back(k);
-    for (const int32_t a : d.after[k])
-      if (--n_before[a] == 0) ready.push(a);
-  }
+  std::vector<int32_t> order = in_order(d, [](const std::set<int32_t>& ready) { return ready.begin(); });
   if (order.size() == kernels.size()) {
     lower_peak(graph, kernels, d, order);
     return order;
   }
   // A cycle: somebody reads a state and must also run after the store that ends it.
+  const std::set<int32_t> done(order.begin(), order.end());
   for (size_t b = 0; b < graph.buffers.size(); ++b) {
     const int32_t p = graph.buffers[b].previous, t = d.writer[b];
-    if (p < 0 || t < 0 || n_before[t] == 0) continue;
+    if (p < 0 || t < 0 || done.contains(t)) continue;
     for (const int32_t r : d.readers[p])
-      if (r != t && n_before[r] > 0) copied.push_back(graph.buffers[p].node);
+      if (r != t && !done.contains(r)) copied.push_back(graph.buffers[p].node);
   }
   sort_unique(copied);
   WHIT_CHECK(!copied.empty(), "a cycle of {} kernels without a store", kernels.size() - order.size());
@@ -272,7 +250,7 @@ std::string kernel_name(const Kernel& kernel) {
 
 void finish_kernel(const NestGraph& graph, Kernel& kernel) {
   kernel.args.clear();
-  if (kernel.is_copy) {
+  if (kernel.is_copy()) {
     const Nest& nest = kernel.nests[0];
     kernel.args = {graph.buffers[nest.stores[0].buffer].memory, graph.buffers[nest.copy_from].memory};
     return;

@@ -10,10 +10,10 @@ namespace whit::sched {
 /// A kernel: nests that run in one launch. Or one transfer.
 struct Kernel {
   std::vector<Nest> nests{};
-  uint16_t device = 0;
-  bool is_copy = false;
   UOp sink{};                   ///< null for a transfer
   std::vector<int32_t> args{};  ///< memory (numbers of virtual buffers) by PARAM slot; a transfer: to, from
+  uint16_t device() const { return nests[0].device; }
+  bool is_copy() const { return nests[0].is_copy(); }
 };
 
 /// Reads and writes between kernels.
@@ -21,7 +21,6 @@ struct Dependencies {
   Numbered<std::vector<int32_t>> after{};    ///< by kernel: kernels that must run after it, each once
   Numbered<int32_t> writer{};                ///< by virtual buffer: the kernel that makes it, or -1
   Numbered<std::vector<int32_t>> readers{};  ///< by virtual buffer
-  Numbered<int32_t> n_before() const;        ///< by kernel: how many must run before it
 };
 Dependencies find_dependencies(const NestGraph& graph, const std::vector<Kernel>& kernels);
 

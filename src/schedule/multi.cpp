@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/flags.h"
+#include "base/mapped.h"
+#include "base/text.h"
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "schedule/graph.h"
@@ -53,9 +55,7 @@ class AllReduce {
       for (int64_t k = 0; k < n; ++k) chunks[i].push_back(piece(padded, 0, k, n));
     }
     for (size_t k = 0; k < n_; ++k) all_to_all ? direct(chunks, k) : ring(chunks, k);
-    Parts out;
-    for (const Parts& c : chunks) out.push_back(reshape(shrink(joined(c, 0), all), x[0].shape()));
-    return out;
+    return mapped(chunks, [&](const Parts& c) { return reshape(shrink(joined(c, 0), all), x[0].shape()); });
   }
 
  private:
@@ -79,9 +79,7 @@ class AllReduce {
     return x;
   }
   void direct(std::vector<Parts>& chunks, size_t k) const {
-    Parts mine;
-    for (const Parts& c : chunks) mine.push_back(c[k]);
-    const UOp sum = fold_on(mine, k);
+    const UOp sum = fold_on(mapped(chunks, [&](const Parts& c) { return c[k]; }), k);
     for (size_t i = 0; i < n_; ++i) chunks[i][k] = on(sum, d_[i]);
   }
   // The sum of chunk k travels from device k + 1 around to device k, then the result does.
@@ -148,8 +146,7 @@ Plan plan_of(const Node* n, std::span<const int64_t> have, int64_t n_devices) {
     case Op::Store:  // into the own memory of each device
     case Op::After: return whole;
     case Op::Reduce: {
-      bool crosses = false;
-      for (size_t i = 1; i < n->arg.as_list().size(); ++i) crosses |= n->arg.int_at(i) == cut;
+      const bool crosses = std::ranges::any_of(n->arg.as_list().subspan(1), [&](const Arg& axis) { return axis.as_int() == cut; });
       return {{cut}, crosses ? -1 : cut, crosses};
     }
     case Op::Gather:  // (x, index): rows of x may be cut within, or the index
@@ -201,9 +198,7 @@ class Split {
     Shards out;
     for (const uint16_t d : devices) {
       if (x.axis >= 0) {
-        Parts here;
-        for (const UOp& p : x.parts) here.push_back(on(p, d));
-        out.parts.push_back(joined(here, x.axis));
+        out.parts.push_back(joined(mapped(x.parts, [&](const UOp& p) { return on(p, d); }), x.axis));
       } else {
         const auto same = std::find_if(x.parts.begin(), x.parts.end(), [&](const UOp& p) { return p->device == d; });
         out.parts.push_back(to_device(same == x.parts.end() ? x.parts[0] : *same, d));
@@ -235,9 +230,7 @@ class Split {
   }
 
   static std::vector<UOp> nth(std::span<const Shards> src, size_t i) {
-    std::vector<UOp> out;
-    for (const Shards& s : src) out.push_back(s.parts[i % s.parts.size()]);
-    return out;
+    return mapped(src, [&](const Shards& s) { return s.parts[i % s.parts.size()]; });
   }
 
   // What has no device is computed where it is wanted, by each device for itself. So there are as many of it as
@@ -262,9 +255,7 @@ class Split {
     return piece(x, axis, std::min(static_cast<int64_t>(device), n_devices - 1), n_devices);
   }
   Parts own(const Shards& x, const Devices& devices) const {
-    Parts out;
-    for (const uint16_t d : devices) out.push_back(x.parts[static_cast<size_t>(std::find(all_.begin(), all_.end(), d) - all_.begin())]);
-    return out;
+    return mapped(devices, [&](uint16_t d) { return x.parts[static_cast<size_t>(std::ranges::find(all_, d) - all_.begin())]; });
   }
 
   static UOp again(const Node* n, std::span<const UOp> src, const Arg& arg) {
@@ -285,9 +276,7 @@ class Split {
       if (x.axis < 0) {
         out.parts.push_back(piece(x.parts[d % x.parts.size()], axis, i, n));
       } else {
-        Parts here;
-        for (const UOp& p : x.parts) here.push_back(on(piece(p, axis, i, n), devices[d]));
-        out.parts.push_back(joined(here, x.axis));
+        out.parts.push_back(joined(mapped(x.parts, [&](const UOp& p) { return on(piece(p, axis, i, n), devices[d]); }), x.axis));
       }
     }
     return out;
@@ -304,8 +293,7 @@ class Split {
       case Op::Shard: to = {cut(src[0], n->arg.int_at(0), devices).parts, -1}; return;
       default: break;
     }
-    Dims have;
-    for (const Shards& s : src) have.push_back(s.axis);
+    const auto have = mapped(src, &Shards::axis);
     const Plan p = first_cut(have) < 0 ? Plan{Dims(n->n_src, -1)} : plan_of(n, have, n_devices);
     for (size_t i = 0; i < src.size(); ++i) src[i] = cut(src[i], p.want[i], devices);
     const Arg arg = local_arg(n, p, n_devices);
@@ -332,12 +320,9 @@ std::vector<Shards> split_devices(std::span<const UOp> roots) {
   sched::NodeIndex index;
   const NodeList order = sched::collect(prepared, index);
   const Split pass(order, index);
+  if (!pass.any()) return mapped(roots, [](const UOp& u) { return Shards{{u}}; });
   std::vector<Shards> out;
   for (size_t i = 0; i < roots.size(); ++i) {
-    if (!pass.any()) {
-      out.push_back({{roots[i]}, -1});
-      continue;
-    }
     Shards x = pass.at(prepared[i]);
     if (!prepared[i]->device) x.parts = {x.parts.back()};
     if (is_multi(roots[i]->device) && x.parts.size() == 1) x = Split::copied(x, devices_of(roots[i]->device));
@@ -357,8 +342,8 @@ std::vector<UOp> buffer_parts(const UOp& b) {
   if (!is_multi(b->device)) return {b};
   auto parts = std::static_pointer_cast<std::vector<UOp>>(payload(b));
   if (!parts) {
-    parts = std::make_shared<std::vector<UOp>>();
-    for (const uint16_t d : devices_of(b->device)) parts->push_back(buffer(b.dtype(), b.shape()[0], device_name(d)));
+    const auto one = [&](uint16_t d) { return buffer(b.dtype(), b.shape()[0], device_name(d)); };
+    parts = std::make_shared<std::vector<UOp>>(mapped(devices_of(b->device), one));
     set_payload(b, parts);
   }
   return *parts;
@@ -374,11 +359,7 @@ UOp view_of_parts(const UOp& b, const Shape& shape, int64_t axis) {
 
 UOp join_buffers(std::span<const UOp> parts) {
   if (parts.size() == 1) return parts[0];
-  std::string devices;
-  for (const UOp& p : parts) {
-    if (!devices.empty()) devices += ',';
-    devices += device_name(p->device);
-  }
+  const std::string devices = join(mapped(parts, [](const UOp& p) { return std::string(device_name(p->device)); }), ",");
   UOp b = buffer(parts[0].dtype(), parts[0].shape()[0], devices);
   set_payload(b, std::make_shared<std::vector<UOp>>(parts.begin(), parts.end()));
   return b;

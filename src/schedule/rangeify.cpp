@@ -1,5 +1,5 @@
 // Rangeify: what is in memory for certain, instances and nests.
-
+#include "base/mapped.h"
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "rules/linear.h"
@@ -160,10 +160,13 @@ int32_t Rangeify::want(int32_t i, int32_t nest, int32_t scope, std::span<const U
     const auto [it, fresh] = instance_ids_.try_emplace(InstanceKey{i, nest, id, gate.node()}, k);
     if (!fresh) return it->second;
   }
-  instances_.push_back({i, nest, scope, first_instance_[i], id, 0, gate, {}, {}});
-  first_instance_[i] = k;
   ++nests_[nest].n_instances;
-  return k;
+  return add_instance(i, nest, scope, id, gate);
+}
+
+int32_t Rangeify::add_instance(int32_t i, int32_t nest, int32_t scope, uint32_t index, const UOp& gate) {
+  instances_.push_back({i, nest, scope, first_instance_[i], index, 0, gate, {}, {}});
+  return first_instance_[i] = static_cast<int32_t>(instances_.size()) - 1;
 }
 
 int32_t Rangeify::add_scope(int32_t parent, int64_t innermost, bool contraction, bool unwindow) {
@@ -176,42 +179,31 @@ int32_t Rangeify::open_nest(int32_t i, const Shape& shape, Index& index, const L
   nests_.push_back({});
   OpenNest& nest = nests_.back();
   nest.node = i;
-  index.resize(shape.size());
-  const size_t n_single = shape.size() - (layout && layout->n_joined > 1 ? layout->n_joined : 0);
-  const auto loop = [&](int64_t size) {
-    if (size == 1) return idx(0);
-    nest.ranges.push_back(range(size, nest.next_range++, AxisType::Weak));
-    nest.n_iterations *= size;
-    return nest.ranges.back();
-  };
-  Dims phases(shape.size(), 1);
-  if (layout) phases = layout->phases;
-  Index phase;
-  for (const int64_t n : phases) phase.push_back(loop(n));
-  for (size_t k = 0; k < n_single; ++k) {
-    const size_t a = layout ? static_cast<size_t>(layout->order[k]) : k;
-    index[a] = add_index(loop((layout ? layout->dims[a] : shape[a]) / phases[a]) * phases[a], phase[a]);
-  }
-  if (n_single < shape.size()) {
-    int64_t size = 1;
-    for (size_t k = n_single; k < shape.size(); ++k) size *= layout->dims[static_cast<size_t>(layout->order[k])];
-    UOp joined = range(size, nest.next_range++, AxisType::Weak);
-    nest.ranges.push_back(joined);
-    nest.n_iterations *= size;
-    for (size_t k = shape.size(); k-- > n_single;) {
-      const size_t a = static_cast<size_t>(layout->order[k]);
-      if (k == n_single) {
-        index[a] = joined;
-      } else {
-        UOp outer;
-        div_mod_index(joined, layout->dims[a], outer, index[a]);
-        joined = outer;
-      }
-    }
-  }
   nest.scope = add_scope(-1, -1, false, false);
-  scopes_.back().ranges.append(nest.ranges.begin(), nest.ranges.end());
+  const Layout& l = layout ? *layout : Layout(shape);
+  const auto loop = [&](int64_t size) { return open_loop(id, size, AxisType::Weak); };
+  const auto phase = mapped(l.phases, loop);
+  index.resize(shape.size());
+  const std::span<const int64_t> order(l.order), joined = order.last(l.n_joined > 1 ? l.n_joined : 0);
+  for (const int64_t axis : order.first(order.size() - joined.size())) {
+    const size_t a = static_cast<size_t>(axis);
+    index[a] = add_index(loop(l.dims[a] / l.phases[a]) * l.phases[a], phase[a]);
+  }
+  if (!joined.empty()) {
+    const auto sizes = mapped(joined, [&](int64_t axis) { return l.dims[static_cast<size_t>(axis)]; });
+    const Index at = unflatten(loop(Shape(sizes).numel()), sizes);
+    for (size_t k = 0; k < at.size(); ++k) index[static_cast<size_t>(joined[k])] = at[k];
+  }
   return id;
+}
+
+UOp Rangeify::open_loop(int32_t nest, int64_t size, AxisType type) {
+  if (size == 1) return idx(0);
+  OpenNest& open = nests_[nest];
+  open.ranges.push_back(range(size, open.next_range++, type));
+  scopes_[open.scope].ranges.push_back(open.ranges.back());
+  open.n_iterations *= size;
+  return open.ranges.back();
 }
 
 // Id of the innermost range that an instance's index depends on, -1 for none.

@@ -54,15 +54,15 @@ struct NestStore {
 /// Loops with stores inside. PARAM slots are numbers of virtual buffers.
 struct Nest {
   uint16_t device = 0;
-  bool is_copy = false;  ///< a transfer between devices: store.buffer from copy_from
   bool has_reduce = false, has_loop = false, has_contraction = false;
-  int32_t copy_from = -1;
+  int32_t copy_from = -1;  ///< of a transfer between devices: what goes to the buffer of its store; else -1
   int32_t n_nodes = 0;
   int64_t n_iterations = 1;  ///< of the longest loop nest in it
   int32_t store_node = -1;   ///< of a state: the node of the stored value
   std::vector<UOp> ranges{};
   std::vector<NestStore> stores{};
   std::vector<int32_t> reads{};  ///< ascending
+  bool is_copy() const { return copy_from >= 0; }
 };
 
 struct NestGraph {

@@ -41,21 +41,13 @@ void Rangeify::visit(int32_t i) {
       }
       nests_[nest].inside = inside;
     }
-    const int32_t own = push_own(i, nest, index, inside);
+    // The instance in which it is computed is not found by want(): users load.
+    const int32_t own = add_instance(i, nest, nests_[nest].scope, intern(index), inside);
     nests_[nest].instance = own;
     expand(own);
     return;
   }
   for (int32_t in = first_instance_[k]; in >= 0; in = instances_[in].next) expand(in);
-}
-
-// The instance in which a materialised node is computed. It is not found by want(): users load.
-int32_t Rangeify::push_own(int32_t i, int32_t nest, std::span<const UOp> index, const UOp& gate) {
-  const int32_t k = static_cast<int32_t>(instances_.size());
-  int32_t& first = first_instance_[i];
-  instances_.push_back({i, nest, nests_[nest].scope, first, intern(index), 0, gate, {}, {}});
-  first = k;
-  return k;
 }
 
 // Null for row-major.
@@ -187,10 +179,8 @@ void Rangeify::count_loads(int32_t i) {
 void Rangeify::copy_state(int32_t i) {
   const Shape shape{node(i)->shape.numel()};
   copies_[i] = add_buffer(VirtualBuffer::Kind::Temp, i, -1, shape[0], device_of(i));
-  out_.buffers.back().dtype = node(i)->dtype;
   Index index;
-  const int32_t nest = open_nest(i, shape, index);
-  own_nest_[i] = nest;
+  own_nest_[i] = open_nest(i, shape, index);
 }
 
 Rangeify::Place Rangeify::place_of(int32_t view, int32_t base, std::span<const UOp> index) const {
@@ -209,6 +199,14 @@ Rangeify::Place Rangeify::place_of(int32_t view, int32_t base, std::span<const U
   return p;
 }
 
+// A nest that fills memory with the value of node i, before stores into it.
+void Rangeify::store_whole(int32_t i, int32_t buffer) {
+  Index index;
+  const int32_t nest = open_nest(i, node(i)->shape, index);
+  nests_[nest].instance = want(i, nest, nests_[nest].scope, index, {});
+  state_stores_.push_back({nest, buffer, -1, flatten(index, node(i)->shape), {}});
+}
+
 void Rangeify::visit_after(int32_t i) {
   const Node* n = node(i);
   count_loads(i);
@@ -217,12 +215,7 @@ void Rangeify::visit_after(int32_t i) {
   SmallVec<int32_t, 4> states;
   for (int32_t b = out_.buffer_of[i]; states.size() + 1 < n->n_src; b = out_.buffers[b].previous) states.push_back(b);
   std::reverse(states.begin(), states.end());
-  if (const int32_t x = memory_below(src(i, 0)); !is_state(x)) {
-    Index index;
-    const int32_t nest = open_nest(x, node(x)->shape, index);
-    nests_[nest].instance = want(x, nest, nests_[nest].scope, index, {});
-    state_stores_.push_back({nest, out_.buffers[states[0]].previous, -1, flatten(index, node(x)->shape), {}});
-  }
+  if (const int32_t x = memory_below(src(i, 0)); !is_state(x)) store_whole(x, out_.buffers[states[0]].previous);
   for (size_t d = 1; d < n->n_src; ++d) {
     const int32_t store = src(i, d), view = src(store, 0), value = src(store, 1);
     Index index;
@@ -241,30 +234,16 @@ void Rangeify::visit_after(int32_t i) {
 void Rangeify::visit_scatter(int32_t i) {
   const Node* n = node(i);
   count_loads(i);
-  const int32_t x = src(i, 0), at = src(i, 1), value = src(i, 2);
+  const int32_t at = src(i, 1), value = src(i, 2);
   const int32_t state = out_.buffer_of[i];
-  const int32_t base = out_.buffers[state].previous;
-  {
-    Index index;
-    const int32_t nest = open_nest(x, n->shape, index);
-    nests_[nest].instance = want(x, nest, nests_[nest].scope, index, {});
-    state_stores_.push_back({nest, base, -1, flatten(index, n->shape), {}});
-  }
+  store_whole(src(i, 0), out_.buffers[state].previous);
   // Rows in parallel outside, the indices in order inside.
   Index row;
   const std::span<const int64_t> dims(n->shape.begin(), n->shape.end());
   const int32_t nest = open_nest(i, Shape(dims.subspan(1)), row);
-  OpenNest& open = nests_[nest];
   Index where;
-  for (const int64_t size : node(at)->shape) {
-    where.push_back(size == 1 ? idx(0) : range(size, open.next_range++, AxisType::Loop));
-    if (size != 1) {
-      open.ranges.push_back(where.back());
-      scopes_[open.scope].ranges.push_back(where.back());
-      open.n_iterations *= size;
-    }
-  }
-  const int32_t scope = open.scope;
+  for (const int64_t size : node(at)->shape) where.push_back(open_loop(nest, size, AxisType::Loop));
+  const int32_t scope = nests_[nest].scope;
   const UOp index_value = loaded_index(want(at, nest, scope, where, {}), n->src()[1]->dtype);
   Index full(where.begin(), where.end());
   full.append(row.begin(), row.end());
@@ -359,12 +338,10 @@ void Rangeify::expand(int32_t k) {
       Index index = at;
       const bool contraction = is_contraction(g_, in.node);
       const int32_t scope = add_scope(in.scope, innermost_of(in), contraction, false);
-      const auto arg = n->arg.as_list();
-      SmallVec<bool, 8> reduced(at.size(), false);
-      for (size_t a = 1; a < arg.size(); ++a) reduced[static_cast<size_t>(arg[a].as_int())] = true;
-      for (size_t a = 0; a < at.size(); ++a) {
+      for (const Arg& axis : n->arg.as_list().subspan(1)) {
+        const size_t a = static_cast<size_t>(axis.as_int());
         const int64_t size = n->src()[0]->shape[a];
-        if (!reduced[a] || size == 1) continue;
+        if (size == 1) continue;
         index[a] = fresh_range(in.nest, size);
         own.push_back(index[a]);
         scopes_[scope].ranges.push_back(index[a]);
@@ -419,15 +396,10 @@ void Rangeify::expand(int32_t k) {
     case Op::Gather: {
       const size_t rank = n->src()[1]->shape.size();
       ask(1, in.scope, std::span<const UOp>(at).subspan(0, rank), in.gate);
-      Index index;
-      UOp inside;
       const int64_t n_rows = n->src()[0]->shape[0];
-      if (wanted[0] < 0) {
-        index.push_back(idx(std::clamp<int64_t>(const_int(UOp(node(-1 - wanted[0]))), -1, n_rows)));  // outside, not far: strides follow
-      } else {
-        index.push_back(loaded_index(wanted[0], n->src()[1]->dtype));
-      }
-      inside = in_range(index[0], 0, n_rows);
+      const auto near = [&](int32_t c) { return idx(std::clamp<int64_t>(const_int(UOp(node(c))), -1, n_rows)); };  // outside, not far: strides follow
+      Index index{wanted[0] < 0 ? near(-1 - wanted[0]) : loaded_index(wanted[0], n->src()[1]->dtype)};
+      const UOp inside = in_range(index[0], 0, n_rows);
       index.append(at.begin() + static_cast<ptrdiff_t>(rank), at.end());
       own.push_back(inside);
       ask(0, in.scope, index, and_gate(in.gate, inside));

@@ -149,8 +149,8 @@ bool Rangeify::stage(int32_t i) {
       }
     const int32_t scope = add_scope(nests_[t.nest].scope, innermost, false, false);
     scopes_.back().ranges = ranges;
-    const int32_t own = push_own(i, t.nest, at, {});
-    instances_[own].scope = scope;
+    // Not found by want(), as a materialised node's own: users read the STAGE.
+    const int32_t own = add_instance(i, t.nest, scope, intern(at), {});
     nests_[t.nest].has_stages = true;
     for (const int32_t k : t.from) staged_[k] = own;
     expand(own);
@@ -174,7 +174,7 @@ UOp Rangeify::read_stage(const Instance& in, const Instance& own) const {
 }
 
 // The stores of what a nest computes for its rows beside its result.
-void Rangeify::store_rows(std::span<const int32_t> place) {
+void Rangeify::store_rows() {
   for (const auto& [i, nest] : row_nest_) {
     int32_t k = first_instance_[i];
     while (instances_[k].nest != nest) k = instances_[k].next;
@@ -182,7 +182,7 @@ void Rangeify::store_rows(std::span<const int32_t> place) {
     UOp gate;
     for (const UOp& r : nests_[nest].ranges)
       if (std::find(at.begin(), at.end(), r) == at.end()) gate = and_gate(gate, in_range(r, 0, 1));
-    out_.nests[place[static_cast<size_t>(nest)]].stores.push_back({out_.buffer_of[i], flatten(at, node(i)->shape), gate, instances_[k].value});
+    made_nest(nest).stores.push_back({out_.buffer_of[i], flatten(at, node(i)->shape), gate, instances_[k].value});
   }
 }
 

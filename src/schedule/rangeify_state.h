@@ -122,10 +122,12 @@ class Rangeify {
   };
 
   int32_t want(int32_t i, int32_t nest, int32_t scope, std::span<const UOp> index, const UOp& gate);
+  int32_t add_instance(int32_t i, int32_t nest, int32_t scope, uint32_t index, const UOp& gate);
   std::span<const UOp> index_of(const Instance& in) const { return index_pool_[in.index]; }
 
   int32_t add_scope(int32_t parent, int64_t innermost, bool contraction, bool unwindow);
   int32_t open_nest(int32_t i, const Shape& shape, Index& index, const Layout* layout = nullptr);
+  UOp open_loop(int32_t nest, int64_t size, AxisType type);
 
   int64_t innermost_of(const Instance& in) const;
   int64_t evaluations(const Instance& in) const;
@@ -164,13 +166,11 @@ class Rangeify {
     return it == row_nest_.end() || it->second == nest;
   }
   UOp read_stage(const Instance& in, const Instance& own) const;
-  void store_rows(std::span<const int32_t> place);
+  void store_rows();
 
   // ---- backward: what sources are wanted at (rangeify_expand.cpp)
 
   void visit(int32_t i);
-  int32_t push_own(int32_t i, int32_t nest, std::span<const UOp> index, const UOp& gate);
-
   const Layout* find_layout(int32_t i);
   bool add_halo(int32_t i, Layout& l) const;
 
@@ -186,6 +186,7 @@ class Rangeify {
     UOp gate{};
   };
   Place place_of(int32_t view, int32_t base, std::span<const UOp> index) const;
+  void store_whole(int32_t i, int32_t buffer);
   void visit_after(int32_t i);
 
   void visit_scatter(int32_t i);
@@ -221,9 +222,10 @@ class Rangeify {
   static UOp bits_as(const UOp& x, DType dtype) { return x.dtype() == dtype ? x : UOp::make(Op::Bitcast, dtype, {x}); }
 
   UOp bitcast_value(const Node* n, const Instance& in) const;
+  Nest& made_nest(int32_t id) { return out_.nests[nests_.size() - 1 - static_cast<size_t>(id)]; }
   void emit();
 
-  void replace_stand_ins(std::span<const int32_t> place);
+  void replace_stand_ins();
   void describe(Nest& nest);
 
   static constexpr int32_t kCopyNest = -2, kFewInstances = 6, kManyInstances = 8;

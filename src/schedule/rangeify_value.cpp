@@ -152,21 +152,11 @@ void Rangeify::emit() {
   // State stores name their nests; others compute the node of their nest.
   std::vector<char> is_state(nests_.size(), 0);
   for (const StateStore& s : state_stores_) is_state[static_cast<size_t>(s.nest)] = 1;
-  std::vector<int32_t> place(nests_.size(), -1);
-  const auto add = [&](int32_t id) -> Nest& {
-    place[static_cast<size_t>(id)] = static_cast<int32_t>(out_.nests.size());
-    Nest& nest = out_.nests.emplace_back();
-    nest.ranges = nests_[id].ranges;
-    return nest;
-  };
-  // Sources were visited last, so nests in reverse are in order; copies between devices are put after their source.
-  std::vector<int32_t> copies;
-  for (size_t i = 0; i < g_.size(); ++i)
-    if (own_nest_[i] == kCopyNest) copies.push_back(static_cast<int32_t>(i));
+  // Sources were visited last, so nests in reverse are in order.
   for (size_t k = nests_.size(); k-- > 0;) {
-    const int32_t id = static_cast<int32_t>(k);
     const OpenNest& open = nests_[k];
-    Nest& nest = add(id);
+    Nest& nest = out_.nests.emplace_back();
+    nest.ranges = open.ranges;
     if (is_state[k]) continue;
     const auto copy = copies_.find(open.node);
     if (copy != copies_.end()) {
@@ -182,32 +172,30 @@ void Rangeify::emit() {
                            zero_outside(in.value, open.inside)});
   }
   for (const StateStore& s : state_stores_) {
-    Nest& nest = out_.nests[place[static_cast<size_t>(s.nest)]];
-    const OpenNest& open = nests_[s.nest];
-    UOp value = instances_[open.instance].value;
+    Nest& nest = made_nest(s.nest);
+    UOp value = instances_[nests_[s.nest].instance].value;
     if (std::find(scatter_adds_.begin(), scatter_adds_.end(), s.nest) != scatter_adds_.end())
       value = load_from(out_.buffers[s.buffer].previous, s.index, s.gate) + value;
     nest.stores.push_back({s.buffer, s.index, s.gate, value});
     nest.store_node = s.value_node;
   }
-  store_rows(place);
-  replace_stand_ins(place);
-  for (const int32_t i : copies) {
-    Nest nest;
-    nest.is_copy = true;
-    nest.copy_from = out_.buffer_of[strip_reshapes(g_, src(i, 0))];
+  store_rows();
+  replace_stand_ins();
+  // Copies between devices: kernels are put in order later.
+  for (size_t i = 0; i < g_.size(); ++i) {
+    if (own_nest_[i] != kCopyNest) continue;
+    Nest& nest = out_.nests.emplace_back();
+    nest.copy_from = out_.buffer_of[strip_reshapes(g_, src(static_cast<int32_t>(i), 0))];
     nest.stores.push_back({out_.buffer_of[i], {}, {}, {}});
-    out_.nests.push_back(std::move(nest));
   }
   for (Nest& nest : out_.nests) describe(nest);
 }
 
 // Indices that are values: stand-ins become the values, which may hold further stand-ins.
-void Rangeify::replace_stand_ins(std::span<const int32_t> place) {
+void Rangeify::replace_stand_ins() {
   sort_unique(has_stand_ins_);
-  for (const int32_t id : has_stand_ins_) {
-    Nest& nest = out_.nests[place[static_cast<size_t>(id)]];
-    for (NestStore& s : nest.stores) {
+  for (const int32_t id : has_stand_ins_)
+    for (NestStore& s : made_nest(id).stores)
       for (;;) {
         const UOp all[] = {s.index, s.value, s.gate ? s.gate : s.index};
         std::unordered_map<const Node*, UOp> map;
@@ -219,15 +207,13 @@ void Rangeify::replace_stand_ins(std::span<const int32_t> place) {
         if (map.empty()) break;
         s.replace(map);
       }
-    }
-  }
 }
 
 // What a nest reads, where it runs.
 void Rangeify::describe(Nest& nest) {
   const VirtualBuffer& target = out_.buffers[nest.stores[0].buffer];
   nest.device = target.device;
-  if (nest.is_copy) {
+  if (nest.is_copy()) {
     nest.reads = {nest.copy_from};
     return;
   }

@@ -9,6 +9,8 @@
 #include <unordered_map>
 
 #include "base/flags.h"
+#include "base/immortal.h"
+#include "base/mapped.h"
 #include "ir/build.h"
 #include "ir/verify.h"
 #include "rewrite/passes.h"
@@ -76,21 +78,9 @@ void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, 
     int32_t& n = number[memory];
     if (n >= 0) return n;
     const VirtualBuffer& v = nests.buffers[memory];
-    ScheduleBuffer b{};
-    b.dtype = v.dtype;
-    b.device = v.device;
-    b.n_elems = v.n_elems;
-    switch (v.kind) {
-      case VirtualBuffer::Kind::Input:
-        b.kind = ScheduleBuffer::Kind::Input;
-        b.slot = s.n_inputs++;
-        break;
-      case VirtualBuffer::Kind::Output:
-        b.kind = ScheduleBuffer::Kind::Output;
-        b.slot = s.n_outputs++;
-        break;
-      default: b.kind = ScheduleBuffer::Kind::Temp;
-    }
+    ScheduleBuffer b{ScheduleBuffer::Kind::Temp, v.dtype, v.device, -1, v.n_elems};
+    if (v.kind == VirtualBuffer::Kind::Input) b.kind = ScheduleBuffer::Kind::Input, b.slot = s.n_inputs++;
+    if (v.kind == VirtualBuffer::Kind::Output) b.kind = ScheduleBuffer::Kind::Output, b.slot = s.n_outputs++;
     n = static_cast<int32_t>(s.buffers.size());
     s.buffers.push_back(b);
     node_of.push_back(v.node);
@@ -103,25 +93,25 @@ void number_buffers(const NestGraph& nests, const std::vector<Kernel>& kernels, 
     const Kernel& kernel = kernels[static_cast<size_t>(k)];
     ScheduledCall call;
     call.kernel = kernel.sink;
-    call.device = kernel.device;
+    call.device = kernel.device();
     for (const int32_t a : kernel.args) call.args.push_back(add(a));
+    const auto place = [&](int32_t b) { return static_cast<size_t>(std::ranges::find(call.args, b) - call.args.begin()); };
     for (const Nest& nest : kernel.nests) {
       for (const NestStore& st : nest.stores) {
         const int32_t b = add(nests.buffers[st.buffer].memory);
         s.buffers[static_cast<size_t>(b)].is_written = true;
-        const auto place = std::find(call.args.begin(), call.args.end(), b) - call.args.begin();
-        call.n_written = std::max(call.n_written, static_cast<size_t>(place) + 1);
+        call.n_written = std::max(call.n_written, place(b) + 1);
       }
-      for (const int32_t r : nest.reads) s.buffers[static_cast<size_t>(add(nests.buffers[r].memory))].is_read = true;
       call.n_iterations += nest.n_iterations;
       s.stats.n_kernel_nodes += nest.n_nodes;
     }
     for (const Nest& nest : kernel.nests)
       for (const int32_t r : nest.reads) {
         const int32_t b = add(nests.buffers[r].memory);
-        call.updates |= std::find(call.args.begin(), call.args.end(), b) - call.args.begin() < static_cast<ptrdiff_t>(call.n_written);
+        s.buffers[static_cast<size_t>(b)].is_read = true;
+        call.updates |= place(b) < call.n_written;
       }
-    ++(kernel.is_copy ? s.stats.n_copies : s.stats.n_kernels);
+    ++(kernel.is_copy() ? s.stats.n_copies : s.stats.n_kernels);
     s.calls.push_back(std::move(call));
   }
 }
@@ -187,9 +177,7 @@ std::shared_ptr<Schedule> build(const Graph& g, uint16_t default_device, int64_t
     break;
   }
   s->stats.n_tensor_nodes = static_cast<int64_t>(g.size());
-  std::vector<char> hinted;
-  for (const int32_t n : node_of) hinted.push_back(g.hinted[static_cast<size_t>(n)]);
-  plan_within(*s, hinted, memory_budget);
+  plan_within(*s, mapped(node_of, [&](int32_t n) { return g.hinted[static_cast<size_t>(n)]; }), memory_budget);
   return s;
 }
 
@@ -197,10 +185,7 @@ struct Cache {
   std::mutex mutex;
   std::unordered_map<Key128, std::shared_ptr<const Schedule>, Key128Hash> map{};
 };
-Cache& cache() {
-  static Cache* c = new Cache;
-  return *c;
-}
+constexpr auto cache = immortal<Cache>;
 
 }  // namespace
 

@@ -1,0 +1,16 @@
+// A list made of another one.
+#pragma once
+#include <functional>
+#include <ranges>
+#include <vector>
+
+namespace whit {
+
+/// f(x), or the member f of x, of each x of a range.
+template <std::ranges::input_range R, class F> auto mapped(R&& range, F f) {
+  std::vector<std::decay_t<std::invoke_result_t<F&, std::ranges::range_reference_t<R>>>> out;
+  for (auto&& x : range) out.push_back(std::invoke(f, x));
+  return out;
+}
+
+}  // namespace whit
