@@ -47,7 +47,7 @@ class TinyJit {
   int64_t lasting_bytes() const;
 
  private:
-  std::vector<Tensor> checked_call(std::span<const Tensor> inputs, const Body& body);
+  std::vector<Tensor> checked_call(std::span<const Tensor> inputs, const Body& body, uint64_t generation);
 
   struct Captured;
   Body body_;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/generation.h"
 #include "base/immortal.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -106,6 +107,7 @@ void store(size_t id, const FlagValue& value) {
   } else {
     flag::ints[id].store(std::get<int64_t>(value), std::memory_order_relaxed);
   }
+  next_generation();
 }
 
 }  // namespace

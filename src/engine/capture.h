@@ -25,7 +25,6 @@ struct Recorder {
   bool is_input(const Buffer& buffer) const;
 };
 
-/// The recorder of this thread, or null.
-Recorder*& current_recorder();
+inline constinit thread_local Recorder* current_recorder = nullptr;  ///< this thread's
 
 }  // namespace whit::engine

@@ -70,11 +70,9 @@ struct Made {
 constexpr size_t kMaxTurns = 3;
 
 UOp view_of(const UOp& u) {
-  if (u.op() != Op::Buffer && !is_buffer_view(u)) {
-    const UOp where = realized(u);
-    return where && is_buffer_view(where) ? where : UOp();
-  }
-  return u;
+  if (is_buffer_view(u)) return u;
+  const UOp where = realized(u);
+  return where && is_buffer_view(where) ? where : UOp();
 }
 
 // Finds the calls that compute temporaries from nothing but memory that no call writes and no input brings (weights that are
@@ -156,7 +154,7 @@ struct Capture::Impl : Recorder {
     return std::ranges::any_of(made, [&](const Made& m) { return m.buffer.get() == b; });
   }
   void close() {
-    if (open) current_recorder() = outer;
+    if (open) current_recorder = outer;
     open = false;
   }
   ~Impl() { close(); }
@@ -174,6 +172,8 @@ struct CapturedGraph::Impl {
   std::vector<Call> settled{};        // run when what they read has changed
   std::vector<BufferPtr> read{};      // that
   uint64_t n_changes = ~uint64_t{0};  // of it, when they ran last
+  uint64_t known_generation = 0;      // generation in which nothing had changed
+  bool is_list = false;               // of kernels, which the last replay has called one after the other
   std::vector<void*> handles{};
   std::vector<int64_t> values{};
   std::vector<Slot> slots{};
@@ -183,7 +183,6 @@ struct CapturedGraph::Impl {
   std::vector<int32_t> same_as{};     // by input: the first input with the same memory in the capture
   std::vector<char> input_written{};  // by input
   bool any_input_written = false;
-  std::vector<void*> input_handles{};  // bound now
   std::vector<std::vector<uint32_t>> input_places{};
   std::vector<Made> made{};
   std::vector<Output> outputs{};
@@ -205,7 +204,7 @@ struct CapturedGraph::Impl {
   BoundCall bound_call(const Call& c, std::span<const UOp> inputs) const;
 };
 
-bool is_capturing() { return current_recorder() != nullptr; }
+bool is_capturing() { return current_recorder != nullptr; }
 
 Capture::Capture(std::span<const UOp> inputs) : impl_(std::make_unique<Impl>()) {
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -214,8 +213,8 @@ Capture::Capture(std::span<const UOp> inputs) : impl_(std::make_unique<Impl>()) 
     // The node itself is not kept: a reference would look like a reader of its state.
     impl_->inputs.push_back(buffer_at(buffer_below(view)));
   }
-  impl_->outer = current_recorder();
-  current_recorder() = impl_.get();
+  impl_->outer = current_recorder;
+  current_recorder = impl_.get();
 }
 
 Capture::~Capture() = default;
@@ -227,7 +226,6 @@ std::unique_ptr<CapturedGraph> Capture::finish(std::span<const UOp> outputs, int
   auto g = std::make_unique<CapturedGraph::Impl>();
   for (const Buffer* b : impl_->inputs) g->same_as.push_back(impl_->number_of_input(b));
   g->input_written.assign(impl_->inputs.size(), 0);
-  g->input_handles.assign(impl_->inputs.size(), nullptr);
   g->input_places.resize(impl_->inputs.size());
 
   // Results.
@@ -366,11 +364,8 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
     while (n->op == Op::Reshape) n = n->src()[0];
     WHIT_USER(n->op == Op::Buffer, Jit, "[jit] input {} is not realised", i);
     memory.push_back(buffer_at(UOp(n)));
-  }
-  for (size_t i = 0; i < memory.size(); ++i) {
     const auto first = static_cast<size_t>(same_as[i]);
     WHIT_USER(memory[i] == memory[first], Jit, "[jit] inputs {} and {} were the same memory when captured, and are not now", first, i);
-    if (written.empty() && !any_input_written) continue;
     const Extent e = extent_of(*memory[i]);
     auto w = std::ranges::lower_bound(written, e.base, {}, &Extent::base);
     for (; w != written.end() && w->base == e.base; ++w)
@@ -378,18 +373,12 @@ void CapturedGraph::Impl::bind(std::span<const UOp> inputs, const VariableValues
     for (size_t j = 0; j < i && any_input_written; ++j)
       WHIT_USER(!(input_written[i] || input_written[j]) || same_as[j] == same_as[i] || !extent_of(*memory[j]).overlaps(e), Jit,
                 "[jit] inputs {} and {} share memory, and the captured function writes it", j, i);
+    for (const uint32_t p : input_places[i]) handles[p] = memory[i]->handle();
   }
   for (VariablePlace& v : variables) {
     // What the function binds itself stays as it was captured.
     const auto it = named.find(v.name);
     for (const uint32_t p : v.places) values[p] = it != named.end() ? it->second : values[p];
-  }
-  for (size_t i = 0; i < memory.size(); ++i) {
-    if (input_places[i].empty()) continue;
-    void* const h = memory[i]->handle();
-    if (h == input_handles[i]) continue;
-    input_handles[i] = h;
-    for (const uint32_t p : input_places[i]) handles[p] = h;
   }
   for (Made& m : made) {
     if (!m.turn().held_by_others()) continue;
@@ -434,35 +423,42 @@ BoundCall CapturedGraph::Impl::bound_call(const Call& c, std::span<const UOp> in
   return call;
 }
 
+bool CapturedGraph::launch() {
+  const Impl& g = *impl_;
+  if (!g.is_list || current_recorder) return false;
+  for (const Impl::Call& c : g.calls) {
+    void* const* const h = g.handles.data() + c.first_handle;
+    const int64_t* const v = g.values.data() + c.first_value;
+    if (c.cpu.fn) c.cpu.launch(h, v);
+    else c.program->run(h, v);
+  }
+  GlobalCounters::add_kernels(g.n_kernels, g.n_ops, g.n_bytes, 0);
+  return true;
+}
+
 std::vector<UOp> CapturedGraph::replay(std::span<const UOp> inputs, const VariableValues& variables) {
   const ProfileSpan span("replay", "replay");
   Impl& g = *impl_;
   WHIT_CHECK(inputs.size() == g.same_as.size(), "{} inputs of a graph with {}", inputs.size(), g.same_as.size());
   if (!inputs.empty() || !variables.empty() || !g.made.empty()) g.bind(inputs, variables);
+  const uint64_t now = generation.load(std::memory_order_acquire);
   const auto changes = [&] {
     return std::accumulate(g.read.begin(), g.read.end(), uint64_t{0}, [](uint64_t n, const BufferPtr& b) { return n + b->n_changes(); });
   };
-  if (!g.settled.empty() && changes() != g.n_changes) {
+  if (!g.settled.empty() && now != g.known_generation && changes() != g.n_changes) {
     for (const Impl::Call& c : g.settled) run_call(g.bound_call(c, inputs), true);
     g.n_changes = changes();
   }
+  g.known_generation = now;
   for (const Extent& w : g.written) w.base->count_change();
   for (size_t i = 0; g.any_input_written && i < inputs.size(); ++i)
     if (g.input_written[i]) buffer_at(buffer_below(inputs[i]))->count_change();
   for (const Made& m : g.made) m.turn().buffer->count_change();
   if (!g.opened) g.opened = &Device::get(g.device);
-  if (is_queued(*g.opened) || g.has_copies || is_timed()) {
+  g.is_list = !is_queued(*g.opened) && !g.has_copies && !is_timed();
+  if (!launch())
     for (const Impl::Call& c : g.calls) run_call(g.bound_call(c, inputs), true, g.is_several);
-  } else {
-    for (const Impl::Call& c : g.calls) {
-      void* const* const h = g.handles.data() + c.first_handle;
-      const int64_t* const v = g.values.data() + c.first_value;
-      if (c.cpu.fn) c.cpu.launch(h, v);
-      else c.program->run(h, v);
-    }
-    GlobalCounters::add_kernels(g.n_kernels, g.n_ops, g.n_bytes, 0);
-  }
-  if (Recorder* r = current_recorder()) {
+  if (Recorder* r = current_recorder) {
     // Inside of another capture: these calls belong to it.
     for (const Made& m : g.made) r->record_output(m.turn().buffer, false);
     for (const UOp& s : g.states) r->record_written(s, s);

@@ -34,6 +34,10 @@ class CapturedGraph {
   /// nothing has run then
   std::vector<UOp> replay(std::span<const UOp> inputs, const VariableValues& variables = {});
 
+  /// The kernels of the last replay once more, for who knows that the generation is still the same. Returns false, and does nothing,
+  /// when calling them is not enough: in a capture, with queues, copies or timing.
+  bool launch();
+
   /// Memory from before the capture that the calls use in place.
   struct FixedMemory {
     BufferPtr memory;

@@ -114,7 +114,7 @@ class CopyRanges {
     const UOp where = n->op == Op::Buffer ? UOp(n) : realized(UOp(n));
     if (!where || !is_buffer_view(where)) return false;
     const UOp b = buffer_below(where);
-    const Recorder* const recorder = current_recorder();
+    const Recorder* const recorder = current_recorder;
     if (recorder && recorder->is_input(*buffer_of(b))) to.value = reshape(UOp::make(Op::Copy, b.dtype(), {b}, copy->arg), n->shape);
     else to.range = {b, 0, n->dtype, n->shape};
     return true;

@@ -135,7 +135,7 @@ void print_schedule(const BoundSchedule& bound, double ms) {
 // Binds memory and runs. Gives the output buffers by slot.
 std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> wanted, const Spread& roots, const VariableValues& variables) {
   const Schedule& s = *bound.schedule;
-  Recorder* const recorder = current_recorder();
+  Recorder* const recorder = current_recorder;
   std::vector<CompileJob> jobs;
   for (const ScheduledCall& c : s.calls)
     if (c.kernel) jobs.push_back({c.kernel, std::string(device_name(c.device))});
@@ -190,11 +190,6 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> 
 }
 
 }  // namespace
-
-Recorder*& current_recorder() {
-  thread_local Recorder* r = nullptr;
-  return r;
-}
 
 MemoryBudget::MemoryBudget(int64_t n_bytes) : before_(std::exchange(memory_budget, n_bytes)) {}
 MemoryBudget::~MemoryBudget() { memory_budget = before_; }
@@ -282,7 +277,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
     BoundCall copy;
     copy.args = {{c.to, -1, c.to->n_bytes(), true}, {c.from, -1, c.from->n_bytes(), false}};
     run_call(copy);
-    if (Recorder* r = current_recorder()) {
+    if (Recorder* r = current_recorder) {
       r->record_output(c.to, false);
       r->record(copy);
     }
@@ -300,7 +295,7 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
     }
     if (b.op() != Op::Buffer) continue;
     if (!replaced.contains(b.node())) replaced.emplace(b.node(), same_memory(b));
-    if (Recorder* r = current_recorder()) r->record_written(replaced.at(b.node()), b);
+    if (Recorder* r = current_recorder) r->record_written(replaced.at(b.node()), b);
   }
   // Where the values are. Last states first: older ones are about to be recorded as what was copied from them.
   for (const UOp& state : plan.states)

@@ -49,7 +49,7 @@ void Storage::store(const UOp& chain, const UOp& value) {
   } else {
     target = rebuilt_chain(chain, base, state_, true);
   }
-  state_ = UOp::make(Op::After, state_.dtype(), {state_, UOp::make(Op::Store, DType::Void, {target, stored})});
+  settle(UOp::make(Op::After, state_.dtype(), {state_, UOp::make(Op::Store, DType::Void, {target, stored})}));
 }
 
 }  // namespace whit

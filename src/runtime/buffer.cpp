@@ -68,8 +68,9 @@ void* Buffer::allocate() {
 uint64_t Buffer::n_changes() {
   if (base_) return base_->n_changes();
   if (is_exposed_.load(std::memory_order_relaxed) || spec_.external_ptr) count_change();
-  const uint64_t n = n_changes_.load(std::memory_order_relaxed);
-  return n & 1 ? n : n_changes_.fetch_or(1, std::memory_order_relaxed) | 1;
+  uint64_t n = n_changes_.load(std::memory_order_relaxed);
+  if (!(n & 1)) n = n_changes_.fetch_or(1, std::memory_order_relaxed) | 1, next_generation();
+  return n;
 }
 
 void Buffer::deallocate() {
@@ -89,6 +90,7 @@ void Buffer::synchronize(bool readers) {
 
 void* Buffer::host_pointer() {
   (base_ ? *base_ : *this).is_exposed_ = true;
+  next_generation();
   synchronize(false);
   return device().allocator().host_pointer(handle());
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/generation.h"
 #include "runtime/allocator.h"
 #include "runtime/queue.h"
 
@@ -51,7 +52,7 @@ class Buffer {
   uint64_t n_changes();
   void count_change() {
     std::atomic<uint64_t>& n = (base_ ? *base_ : *this).n_changes_;
-    if (n.load(std::memory_order_relaxed) & 1) n.fetch_add(1, std::memory_order_relaxed);
+    if (n.load(std::memory_order_relaxed) & 1) n.fetch_add(1, std::memory_order_relaxed), next_generation();
   }
   /// Work in queues that uses the memory of this buffer or of its base, guarded by the lock of enqueue().
   std::vector<QueuedUse>& queued_uses() { return base_ ? base_->queued_uses_ : queued_uses_; }

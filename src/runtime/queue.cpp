@@ -87,6 +87,7 @@ struct Queue::Impl {
     if (!thread.joinable()) {
       wait_before_forks();
       ++n_threads;
+      next_generation();
       is_stopping = false;
       thread = std::thread([this] { loop(); });
     }

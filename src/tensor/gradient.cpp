@@ -210,7 +210,7 @@ void Tensor::callify(std::span<const Tensor> tensors) {
     if (!t.impl_->storage && t.device()) pending.push_back(t);
   if (pending.empty()) return;
   const std::vector<Tensor> out = make_call({}, pending, true);
-  for (size_t i = 0; i < out.size(); ++i) pending[i].impl_->value = out[i].impl_->value;
+  for (size_t i = 0; i < out.size(); ++i) pending[i].impl_->take(*out[i].impl_);
 }
 
 }  // namespace whit

@@ -27,6 +27,7 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   enum class GradUse : uint8_t { None, Unread, LeftOut, Wanted } grad_use = GradUse::None;
   Impl *prev = nullptr, *next = nullptr;  ///< list of live tensors
 
+  const UOp& state() const { return storage ? storage->state() : value; }
   UOp uop() const { return storage ? apply_chain(value, storage->state()) : value; }
   /// The value of another tensor, and its memory.
   void take(const Impl& o) {
@@ -152,6 +153,7 @@ Tensor one_hot_along(const Tensor& index, int64_t n, int64_t dim);
 /// In a capture, before `roots` are run: gradients that nobody has read and that would have to be computed before a store of the
 /// roots overwrites what they read are left out; who asks for them later is told.
 void leave_out_gradients(std::span<const UOp> roots);
+inline constinit thread_local int n_traces = 0;  ///< that are open: is_tracing()
 /// Every live tensor.
 std::vector<Tensor> live_tensors();
 

@@ -240,7 +240,7 @@ Tensor& Tensor::set_view(const Tensor& view, const Tensor& value) {
   const UOp chain = view.impl_->value;
   const UOp placed = transpose_chain(chain, base, v.uop());
   const UOp mask = transpose_chain(chain, base, broadcast_scalar(const_bool(true), view.shape()));
-  impl_->value = alu(Op::Where, {mask, placed, base});
+  impl_->take(*wrap(alu(Op::Where, {mask, placed, base})).impl_);
   return *this;
 }
 

@@ -24,7 +24,7 @@ struct Signature {
   uint16_t device;
   std::string str() const { return fmt::format("{} of {} on {}", dtype, shape, device_name(device)); }
 };
-Signature signature_of(const Tensor& t) { return {t.shape(), t.dtype(), device_id(t.device().value_or(""))}; }
+Signature signature_of(const Tensor& t) { return {t.shape(), t.dtype(), t.impl()->state()->device}; }
 
 using Bindings = std::map<std::string, UOp, std::less<>>;  // BINDs by the names of their VARIABLEs
 
@@ -54,6 +54,7 @@ UOp rebound(const UOp& u, const Bindings& b) {
 
 // Is `shape` what was captured, whatever its variables are bound to?
 bool same_sizes(const Shape& shape, const Shape& captured, const Bindings& b) {
+  if (b.empty()) return shape == captured;
   bool same = shape.size() == captured.size();
   for (size_t i = 0; same && i < shape.size(); ++i) same = size_of(shape, i) == Sint(rebound(size_of(captured, i).uop(), b));
   return same;
@@ -115,28 +116,32 @@ Placed in_memory(std::span<const Tensor> inputs, bool alone = false) {
   if (inputs.empty()) return {};
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = inputs[i];
-    WHIT_USER(t.defined() && t.device() && !is_weak(t.dtype()), Jit,
+    WHIT_USER(t.defined() && t.impl()->state()->device && !is_weak(t.dtype()), Jit,
               "[jit] input {} is a constant without memory; pass a tensor on a device (clone() makes one)", i);
   }
   Tensor::realize_all(inputs);
   if (alone) std::ranges::for_each(inputs, unshare);
   Placed out;
-  std::vector<UOp> wholes;
   for (const Tensor& t : inputs) {
-    size_t same = wholes.size();  // the first input that is this tensor, which has one copy
-    for (size_t i = wholes.size(); i-- > 0 && out.any_copied;) same = inputs[i].is_same(t) ? i : same;
-    const UOp& u = wholes.emplace_back(same < wholes.size() ? wholes[same] : whole_buffer(t));
-    const bool copied = t.numel() != 0 && base_of(u) != base_of(t.uop());
+    const Node* n = t.impl()->value.node();
+    while (n->op == Op::Reshape) n = n->src_begin()[0];
+    // No view has to be made of the whole of a memory.
+    const UOp& memory = t.impl()->state();
+    UOp u = n->op == Op::Param && memory.op() == Op::Buffer && !is_multi(memory->device) ? memory : UOp();
+    for (size_t p = 0; p < out.input.size() && out.any_copied && !u; ++p)  // an input that is this tensor, which has one copy
+      if (const size_t i = out.input[p]; inputs[i].is_same(t)) u = out.whole[i] ? out.whole[i] : out.memory[p];
+    if (!u) u = whole_buffer(t);
+    const bool copied = engine::memory_of(u.node()) != engine::memory_of(memory.node()) && t.numel() != 0;
     out.any_copied |= copied;
     out.is_copied.push_back(copied);
-    const auto places = places_of(u);
+    auto places = places_of(u);
+    out.whole.push_back(places.size() > 1 ? std::move(u) : UOp());
     for (size_t k = 0; k < places.size(); ++k) {
-      out.input.push_back(out.whole.size());
+      out.input.push_back(out.whole.size() - 1);
       out.shown.push_back(copied ? allocation_of(buffer_parts(t.impl()->storage->state())[k]) : nullptr);
       out.allocation.push_back(allocation_of(base_of(places[k])));
-      out.memory.push_back(places[k]);
+      out.memory.push_back(std::move(places[k]));
     }
-    out.whole.push_back(places.size() > 1 ? u : UOp());
   }
   return out;
 }
@@ -192,7 +197,7 @@ class Stand {
 };
 
 bool is_pending(const Tensor::Impl& t) {
-  const UOp& u = t.storage ? t.storage->state() : t.value;
+  const UOp& u = t.state();
   return u.op() != Op::Buffer && u->device && !is_weak(u.dtype()) && u.shape().numel() != 0;
 }
 bool has_pending_store(const Tensor::Impl& t) { return t.storage && is_pending(t); }
@@ -201,7 +206,7 @@ bool is_waiting_value(const Tensor::Impl& t) { return !t.storage && is_pending(t
 // The tensors whose graphs reach a BUFFER, or a draw of random words, that `is_it` says yes to.
 template <class Fn> std::vector<Tensor> that_reach(std::vector<Tensor> tensors, Fn&& is_it, bool (*enter)(const Node*)) {
   std::vector<UOp> roots;
-  for (const Tensor& t : tensors) roots.push_back(t.impl()->storage ? t.impl()->storage->state() : t.impl()->value);
+  for (const Tensor& t : tensors) roots.push_back(t.impl()->state());
   std::unordered_map<const Node*, char> reaches;
   for (const Node* n : toposort(roots, enter)) {
     char r = (n->op == Op::Buffer || n->op == Op::Threefry) && is_it(n);
@@ -287,7 +292,8 @@ struct TinyJit::Captured {
   std::vector<std::weak_ptr<Tensor::Impl>> left_out;  // tensors whose gradients a replay does not compute,
   std::vector<size_t> left_out_inputs;                // and inputs: they are others than in the capture
   Bindings bindings;
-  bool writes_inputs = false, is_bare = false;  // bare: without inputs, sizes and results
+  bool writes_inputs = false;
+  uint64_t known_generation = 0;  // in which the last replay found nothing to do before it
 
   void start_watch();
   bool writes_waited_for(const Placed& in) const;
@@ -300,9 +306,9 @@ Tensor TinyJit::Captured::result(size_t number, const std::shared_ptr<Storage>& 
   const Result& r = results[number];
   if (storage && r.same_chain && shown_elems(r.same_chain) == storage->state().shape().numel())
     return Tensor(std::make_shared<Tensor::Impl>(rebound(r.same_chain, bound), storage));
-  std::vector<UOp> memories;
+  SmallVec<UOp, 4> memories;
   for (const UOp& p : places) memories.push_back(base_of(p));
-  const UOp node = r.node && buffer_parts(r.node) == memories ? r.node : join_buffers(memories);
+  const UOp node = r.node && std::ranges::equal(buffer_parts(r.node), memories) ? r.node : join_buffers(memories);
   return Tensor(std::make_shared<Tensor::Impl>(rebound(r.chain, bound), std::make_shared<Storage>(node)));
 }
 
@@ -367,6 +373,9 @@ void TinyJit::Captured::settle(const Placed& in) {
     if (is_written) overwritten[b] = 1;
   for (size_t i = 0; i < in.memory.size(); ++i)
     if (graph->writes_input(i)) overwritten[engine::buffer_at(base_of(in.memory[i]))] = 1;
+  // A value that is the memory itself, which nobody would compute.
+  for (const Tensor& t : live_if([](const Tensor::Impl& i) { return !i.storage && engine::is_buffer_view(i.value); }))
+    if (any_memory(base_of(t.uop()), [&](const Buffer* b) { return overwritten.contains(b); })) t.impl()->take(*t.clone().realize().impl());
   const auto compute = [](bool (*which)(const Tensor::Impl&), bool (*enter)(const Node*), auto&& is_it) {
     Tensor::realize_all(that_reach(live_if(which), [&](const Node* n) { return any_memory(UOp(n), is_it); }, enter));
   };
@@ -449,20 +458,19 @@ int64_t TinyJit::arena_bytes() const { return captured_ ? captured_->graph->aren
 int64_t TinyJit::lasting_bytes() const { return captured_ ? captured_->graph->lasting_bytes() : 0; }
 
 std::vector<Tensor> TinyJit::call(std::span<const Tensor> given, const Body& body) {
-  if (is_tracing()) return body(given);
-  if (!captured_ || !captured_->is_bare || !given.empty() || !flag::JIT() || flag::JIT_CHECK()) return checked_call(given, body);
-  static const VariableValues no_values{};
-  if (captured_->has_changed()) captured_->settle({});
-  captured_->graph->replay({}, no_values);
+  if (detail::n_traces > 0) return body(given);
+  const uint64_t now = generation.load(std::memory_order_acquire);
+  if (!captured_ || !given.empty() || !captured_->results.empty() || captured_->known_generation != now || !captured_->graph->launch())
+    return checked_call(given, body, now);
   ++cnt_;
   return {};
 }
 
-std::vector<Tensor> TinyJit::checked_call(std::span<const Tensor> given, const Body& body) {
+std::vector<Tensor> TinyJit::checked_call(std::span<const Tensor> given, const Body& body, uint64_t now) {
   const engine::MemoryBudget budget(memory_budget_);
   // Sizes that are bound for this call are values, not memory.
   Bindings bound;
-  std::vector<Tensor> inputs;
+  SmallVec<Tensor, 8> inputs;
   for (const Tensor& t : given) {
     const bool is_size = t.defined() && t.shape().empty() && t.dtype() == DType::WeakInt;
     const bool any = (is_size || (t.defined() && t.shape().is_symbolic())) && collect_bindings(t.impl()->value, bound);
@@ -480,9 +488,9 @@ std::vector<Tensor> TinyJit::checked_call(std::span<const Tensor> given, const B
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
       WHIT_USER(inputs[i].defined(), Jit, "[jit] input {} is undefined", i);
-      const Signature is = signature_of(inputs[i]);
-      WHIT_USER(same_sizes(is.shape, want[i].shape, bound) && is.dtype == want[i].dtype && is.device == want[i].device, Jit,
-                "[jit] input {} is {}; captured with {}", i, is.str(), want[i].str());
+      const Tensor::Impl& t = *inputs[i].impl();
+      WHIT_USER(same_sizes(t.value.shape(), want[i].shape, bound) && t.value.dtype() == want[i].dtype && t.state()->device == want[i].device, Jit,
+                "[jit] input {} is {}; captured with {}", i, signature_of(inputs[i]).str(), want[i].str());
     }
     std::optional<Beside> beside;
     if (flag::JIT_CHECK() && !engine::is_capturing()) {
@@ -493,14 +501,15 @@ std::vector<Tensor> TinyJit::checked_call(std::span<const Tensor> given, const B
     }
     Placed in = in_memory(inputs);
     for (size_t i = 0; i < in.memory.size(); ++i)
-      WHIT_USER(in.memory[i].shape() == captured_->parts[i], Jit, "[jit] input {} is in parts of {}; captured with parts of {}", in.input[i],
-                in.memory[i].shape(), captured_->parts[i]);
+      WHIT_USER(!in.whole[in.input[i]] || in.memory[i].shape() == captured_->parts[i], Jit,
+                "[jit] input {} is in parts of {}; captured with parts of {}", in.input[i], in.memory[i].shape(), captured_->parts[i]);
     check_copies(*captured_->graph, in);
-    if (captured_->writes_waited_for(in) || captured_->has_changed()) {
+    if (captured_->writes_waited_for(in) || (captured_->known_generation != now && captured_->has_changed())) {
       captured_->settle(in);
       if (captured_->writes_inputs) in = in_memory(inputs, true);
     }
     const std::vector<UOp> done = captured_->graph->replay(in.memory, values);
+    if (!beside && captured_->left_out.empty()) captured_->known_generation = now;
     for (const auto& t : captured_->left_out)
       if (const auto owner = t.lock()) leave_out(owner);
     for (const size_t i : captured_->left_out_inputs) leave_out(inputs[i].impl());
@@ -615,7 +624,6 @@ std::vector<Tensor> TinyJit::checked_call(std::span<const Tensor> given, const B
               "memory, as clone() makes it",
               replaced.shape());
   }
-  fresh->is_bare = inputs.empty() && bound.empty() && out.empty();
   captured_ = std::move(fresh);
   captured_->start_watch();
   ++cnt_;

@@ -73,6 +73,7 @@ DType default_int() {
 
 Tensor::Impl::Impl(UOp v, std::shared_ptr<Storage> s) : value(std::move(v)), storage(std::move(s)) {
   if (is_profiling()) note_build();
+  if (!storage) next_generation();
   LiveList& l = live_list();
   const std::lock_guard lock(l.mutex);
   next = l.first;
@@ -211,7 +212,7 @@ const Shape& Tensor::shape() const { return must_be_defined("shape", *this).impl
 DType Tensor::dtype() const { return must_be_defined("dtype", *this).impl_->value.dtype(); }
 int64_t Tensor::size(int64_t dim) const { return size_of(shape(), must_have_axis("size", dim, shape())).number(); }
 std::optional<std::string> Tensor::device() const {
-  const UOp& u = impl_->storage ? impl_->storage->state() : impl_->value;
+  const UOp& u = impl_->state();
   return u->device ? std::optional<std::string>(device_of(u)) : std::nullopt;
 }
 std::vector<std::string> Tensor::devices() const {
@@ -261,7 +262,7 @@ void Tensor::realize_all(std::span<const Tensor> tensors) {
   for (const Tensor& t : tensors) {
     must_be_defined("realize", t);
     Impl& i = *t.impl_;
-    const UOp& root = i.storage ? i.storage->state() : i.value;
+    const UOp& root = i.state();
     if (!root->device || is_weak(root.dtype()) || root.shape().numel() == 0 || root.op() == Op::Buffer) continue;
     if (is_tracing() && has_tracer(root)) continue;  // computed when the traced function has its arguments
     roots.push_back(root);
@@ -417,10 +418,8 @@ Tensor& Tensor::assign(const Tensor& x) {
     write_file(v);
   } else if (impl_->storage) {
     impl_->storage->store(impl_->value, v);
-  } else if (dev && !v->device) {
-    impl_->take(*stored(v, *dev).impl_);
   } else {
-    impl_->value = v;
+    impl_->take(*(dev && !v->device ? stored(v, *dev) : wrap(v)).impl_);
   }
   return *this;
 }

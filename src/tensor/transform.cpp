@@ -10,8 +10,6 @@ using namespace detail;
 
 namespace {
 
-thread_local int n_traces = 0;
-
 std::vector<UOp> tracers_like(const std::vector<UOp>& values) {
   std::vector<UOp> out;
   for (const UOp& v : values) out.push_back(tracer(v));
@@ -22,13 +20,13 @@ std::vector<UOp> tracers_like(const std::vector<UOp>& values) {
 class Outside {
  public:
   Outside() {
-    for (const Tensor& t : live_tensors()) before_.emplace(key_of(t), state_of(t));
+    for (const Tensor& t : live_tensors()) before_.emplace(key_of(t), t.impl()->state());
   }
   // Those that are others now, and the new ones, get their tracers replaced. One from before that depends on a tracer of
   // `examples` is undefined otherwise: it is given back, and all are as before.
   Tensor settle(const Replacements& map, const Replacements& examples = {}) {
     for (const Tensor& t : live_tensors()) {
-      const UOp now = state_of(t);
+      const UOp now = t.impl()->state();
       const auto it = before_.find(key_of(t));
       if (it != before_.end() && it->second == now) continue;
       if (it != before_.end() && t.impl()->storage)
@@ -47,8 +45,7 @@ class Outside {
 
  private:
   static const void* key_of(const Tensor& t) { return t.impl()->storage ? static_cast<const void*>(t.impl()->storage.get()) : t.impl().get(); }
-  static UOp state_of(const Tensor& t) { return t.impl()->storage ? t.impl()->storage->state() : t.impl()->value; }
-  static void set(const Tensor& t, const UOp& state) { t.impl()->storage ? t.impl()->storage->settle(state) : void(t.impl()->value = state); }
+  static void set(const Tensor& t, const UOp& state) { t.impl()->storage ? t.impl()->storage->settle(state) : t.impl()->take(*wrap(state).impl()); }
   std::unordered_map<const void*, UOp> before_;
 };
 
