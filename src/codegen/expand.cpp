@@ -326,28 +326,34 @@ class Expander {
     return make_folded(n->op, n->dtype, src, n->arg);
   }
 
-  // Every second element, from two vectors along memory that end where the last one is, or each element k times (neighbours in
-  // a window, as of pooling), from one: a shuffle instead of a gather.
+  // Every second element, from two vectors along memory that end where the last one is, each element k times (neighbours in
+  // a window, as of pooling), or all backwards, from one: a shuffle instead of a gather.
   static UOp load_shuffled(const UOp& at) {
     const Strided s = strided(at.src(1));
     if (!s.lanes) return {};
     const int64_t n = s.lanes.shape()[0], k = s.divisor;
     UOp gate = at.n_src() == 3 ? at.src(2) : UOp(), part[2];
     const bool by_lane = gate && !gate.shape().empty();
-    if (k > 1 ? s.stride != 1 || n % k != 0 || n == k || by_lane : s.stride != 2 || n < 4 || n % 2 != 0) return {};
-    for (int64_t i = 0; i < (k > 1 ? 1 : 2); ++i) {
+    const bool back = k == 1 && s.stride == -1;
+    if (k > 1 ? s.stride != 1 || n % k != 0 || n == k || by_lane : !back && (s.stride != 2 || n < 4 || n % 2 != 0)) return {};
+    if (by_lane)
+      for (const Node* u : toposort(gate))
+        if (u->op == Op::Load || (u->op == Op::Lanes && u != s.lanes.node())) return {};
+    const int64_t begin = back ? 1 - n : 0, n_parts = k > 1 || back ? 1 : 2;
+    for (int64_t i = 0; i < n_parts; ++i) {
       Affine first = s.rest;
-      first.constant += i * (n - 1);
-      if (by_lane)
-        gate = vec_of(n, [&](int64_t l) {
-          const int64_t wanted = l + i * (n - 1);
-          return wanted % 2 == 0 ? lane_of(at.src(2), wanted / 2) : constant(DType::Bool, false);
-        });
+      first.constant += begin + i * (n - 1);
+      if (by_lane) {
+        // Of the lane that each element is for; those between two are not read.
+        const UOp lane = back ? s.lanes * -1 + (n - 1) : floor_div(s.lanes + i * (n - 1), 2);
+        gate = substitute(at.src(2), {{s.lanes.node(), lane}});
+        if (!back) gate = gate & vec_of(n, [&](int64_t l) { return constant(DType::Bool, (l + i * (n - 1)) % 2 == 0); });
+      }
       part[i] = UOp::make(Op::Load, at.dtype(), {index_like(at, build_affine(first, at.src(1).dtype()), gate)}, n / k);
     }
     return vec_of(n, [&](int64_t l) {
-      const int64_t i = k == 1 && l >= n / 2;
-      return lane_of(part[i], l / k * s.stride - i * (n - 1));
+      const int64_t i = n_parts == 2 && l >= n / 2;
+      return lane_of(part[i], l / k * s.stride - begin - i * (n - 1));
     });
   }
 

@@ -149,6 +149,40 @@ void replace_ranges(Nest& nest, const RangeMap& map) {
     if (const auto it = map.find(r.node()); it != map.end()) r = it->second;
 }
 
+// A range of which quotients or remainders are taken by a divisor of its size is two ranges: then what they index is linear.
+// Small divisors stay: a vector along the range then reads neighbours several times.
+static void split_ranges(Nest& nest) {
+  constexpr int64_t kLeast = 16;
+  for (bool again = true; again;) {
+    again = false;
+    for (const Node* u : toposort(nest.ends)) {
+      if ((u->op != Op::FloorDiv && u->op != Op::FloorMod) || u->src()[1]->op != Op::Const || u->src()[0]->op != Op::Range) continue;
+      const UOp r(u->src()[0]), by(u->src()[1]);
+      const int64_t c = by.arg().as_int();
+      const AxisType type = axis_type(r.node());
+      if (c < kLeast || range_size(r.node()) % c != 0 || r.n_src() > 0 || (type != AxisType::Weak && type != AxisType::Reduce)) continue;
+      const UOp parts[] = {fresh_range(range_size(r.node()) / c, type), fresh_range(c, type)};
+      Remade made;
+      made.set(r.node(), parts[0] * c + parts[1]);
+      made.set(floor_div(r, c).node(), parts[0]);
+      made.set(floor_mod(r, c).node(), parts[1]);
+      for (const Node* n : toposort(nest.ends)) {
+        if (made.has(n)) continue;
+        std::vector<UOp>& src = made.src(n);
+        if (closes(n->op))
+          if (const auto at = std::find(src.begin() + 1, src.end(), made.of(r.node())); at != src.end()) src.insert(src.erase(at), parts, parts + 2);
+        if (!std::ranges::equal(src, n->src(), [](const UOp& a, const Node* b) { return a.node() == b; }))
+          made.set(n, make_folded(n->op, n->dtype, src, n->arg));
+      }
+      for (UOp& e : nest.ends) e = made.of(e.node());
+      const auto at = std::ranges::find(nest.order, r);
+      nest.order.insert(nest.order.erase(at), parts, parts + 2);
+      again = true;
+      break;
+    }
+  }
+}
+
 void merge_ranges(Nest& nest) {
   for (const UOp& r : std::vector<UOp>(nest.order))
     if (range_size(r.node()) == 1) {
@@ -157,6 +191,7 @@ void merge_ranges(Nest& nest) {
     }
   while (merge_two(nest)) {
   }
+  split_ranges(nest);
 }
 
 UOp to_sink(const std::vector<Nest>& nests, const UOp& original) {

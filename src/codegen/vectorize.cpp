@@ -51,7 +51,7 @@ double lane_cost(const Node* n, const UOp& r, double lanes) {
   const Stride s = stride_of(affine_of(UOp(at->src()[1])), r);
   const double gate = at->n_src > 2 && depends(at->src()[2], r) ? 2 / lanes : 0;
   if (s.linear && (s.value == 1 || s.value == 0)) return 1 / lanes + gate;
-  if (s.linear && s.value == 2 && n->op == Op::Load) return 3 / lanes + gate;
+  if (s.linear && (s.value == 2 || s.value == -1) && n->op == Op::Load) return 3 / lanes + gate;
   if (n->op == Op::Store) return (s.linear ? 1.1 : 2.5) + gate;
   return (s.linear ? 1.3 : 2) + gate;
 }

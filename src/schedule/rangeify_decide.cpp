@@ -37,10 +37,10 @@ bool Rangeify::should_materialise(int32_t i) {
     if (is_elementwise(node(base)->op) && !in_memory_[b] && !over_contraction_[b]) return false;
     return scopes_[d.first->scope].contraction && d.evaluations >= 4 * n_elems;
   }
-  // So does a copy with a halo of what is in memory.
+  // So does a copy with a halo of what is in memory. Rows of few vectors repay it sooner: their lanes run over several.
   if (n->op == Op::Reshape && node(src(i, 0))->op == Op::Buffer) {
     Layout l(n->shape);
-    return scopes_[d.first->scope].contraction && d.evaluations >= 4 * n_elems && add_halo(i, l);
+    return scopes_[d.first->scope].contraction && d.evaluations >= (n->shape.back() < 32 ? 2 : 4) * n_elems && add_halo(i, l);
   }
   if (n->op == Op::Unwindow) {
     // A convolution's data gradient gets a kernel of its own where another reduce is in the nest already: a contraction

@@ -46,6 +46,36 @@ Dims resolve_pool_pads(const char* op, const IntList& padding, size_t n_axes) {
   return out;
 }
 
+Tensor biased(const Tensor& y, const Tensor& bias) { return bias.defined() ? y + bias.reshape(along(y.ndim(), 1, bias.shape()[0])) : y; }
+
+// A stride of s makes s outputs of each place: those of a phase are a convolution with every s-th tap, and the phases are channels
+// of one convolution.
+Tensor phases_transposed(const Tensor& x, const Tensor& weight, int64_t groups, const Dims& stride, const Dims& dilation, const Dims& pads,
+                         const Dims& out_pad) {
+  const size_t n = stride.size();
+  Tensor w = weight;
+  Dims order{0, 1}, taps, phases{groups * weight.size(1)}, places{0, 1};
+  std::vector<AxisPair> crop(2);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t axis = static_cast<int64_t>(2 + 2 * i), s = stride[i], d = dilation[i], size = x.size(2 + i), k = (w.size(axis) - 1) * d + 1;
+    const int64_t n_taps = (k + s - 1) / s, end = (size - 1) * s + k - pads[2 * (n - 1 - i) + 1] + out_pad[i];
+    std::vector<AxisPair> holes(w.ndim() + 1), more(w.ndim());
+    holes[axis + 1] = std::pair<int64_t, int64_t>(0, d - 1);
+    more[axis] = std::pair<int64_t, int64_t>(0, n_taps * s - (k + d - 1));
+    w = w.unsqueeze(axis + 1).pad_axes(holes).flatten(axis, axis + 1).pad_axes(more).unflatten(axis, {n_taps, s});
+    order.insert(order.begin() + 2 + i, axis + 1);
+    order.push_back(axis);
+    phases.push_back(s);
+    places.push_back(static_cast<int64_t>(2 + n + i));
+    places.push_back(static_cast<int64_t>(2 + i));
+    crop.emplace_back(std::pair(-pads[2 * (n - 1 - i)], end - (size + n_taps - 1) * s));
+  }
+  Tensor y = x.conv_transpose2d(w.permute(IntList(order)).flatten(1, static_cast<int64_t>(1 + n)), {}, {.groups = groups}).contiguous();
+  y = y.unflatten(1, IntList(phases)).permute(IntList(places));
+  for (size_t i = 0; i < n; ++i) y = y.flatten(static_cast<int64_t>(2 + i), static_cast<int64_t>(3 + i));
+  return y.pad_axes(crop);
+}
+
 }  // namespace
 
 Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const {
@@ -66,10 +96,9 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   const DType out = least_upper_dtype(dtype(), weight.dtype());
   const DType acc = o.dtype.value_or(sum_dtype(out));
   const Dims pads = resolve_pool_pads("conv2d", o.padding, n);
-  const auto biased = [&](const Tensor& y) { return bias.defined() ? y + bias.reshape(along(ndim(), 1, cout)) : y; };
   const auto ones = [](const Dims& d) { return std::ranges::all_of(d, [](int64_t v) { return v == 1; }); };
   if (n == 2 && groups == 1 && ones(stride) && ones(dilation) && dtype() == DType::Float32 && out == dtype() && acc == out && weight.dtype() == out)
-    if (const std::optional<Tensor> y = winograd(*this, weight, pads)) return biased(*y);
+    if (const std::optional<Tensor> y = winograd(*this, weight, pads)) return biased(*y, bias);
   const Tensor windows = pool("conv2d", pad(pads).cast(acc), k, stride, dilation);
   // windows: [b, g*cin, o.., k..] -> [b, g, 1, cin, o.., k..]; weight: [1, g, cout/g, cin, 1.., k..]
   Dims x_dims{batch, groups, 1, cin}, w_dims{1, groups, cout / groups, cin}, out_dims{batch, cout}, axes{3};
@@ -79,7 +108,7 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   out_dims.append(windows.shape().begin() + 2, windows.shape().end() - n);
   for (size_t i = 4 + n; i < x_dims.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   const Tensor product = windows.reshape(x_dims) * weight.cast(acc).reshape(w_dims);
-  return biased(product.sum(IntList(axes), false, acc).reshape(out_dims).cast(o.dtype.value_or(out)));
+  return biased(product.sum(IntList(axes), false, acc).reshape(out_dims).cast(o.dtype.value_or(out)), bias);
 }
 
 Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {
@@ -88,33 +117,29 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
   if (shape().is_symbolic()) return row_by_row("conv_transpose2d", *this, 1, [&](const Tensor& x) { return x.conv_transpose2d(weight, bias, o); });
   const size_t n = ndim() - 2;
   const int64_t groups = o.groups, cin = weight.shape()[0], cout = weight.shape()[1];
+  WHIT_USER(!bias.defined() || (bias.ndim() == 1 && bias.shape()[0] == groups * cout), Assertion, "[conv_transpose2d] bias {} for {} output channels",
+            bias.shape(), groups * cout);
   WHIT_USER(groups > 0 && cin == shape()[1] && cin % groups == 0, Assertion, "[conv_transpose2d] input {}, weight {} and groups {} do not match",
             shape(), weight.shape(), groups);
   const Dims stride = spread("conv_transpose2d", "stride", o.stride, n);
   const Dims dilation = spread("conv_transpose2d", "dilation", o.dilation, n);
   const Dims out_pad = spread("conv_transpose2d", "output_padding", o.output_padding, n);
   const Dims pads = resolve_pool_pads("conv_transpose2d", o.padding, n);
+  if (const auto bad = std::ranges::find_if(stride, [](int64_t s) { return s < 1; }); bad != stride.end())
+    WHIT_USER(false, Value, "[conv_transpose2d] stride {}; expected a positive number", *bad);
+  if (std::ranges::any_of(stride, [](int64_t s) { return s > 1; }))
+    return biased(phases_transposed(*this, weight, groups, stride, dilation, pads, out_pad), bias);
   // The weight of the equivalent convolution: groups apart, channels swapped, taps reversed.
-  Dims g_dims{groups, cin / groups, cout}, w_dims{groups * cout, cin / groups};
+  Dims g_dims{groups, cin / groups, cout}, w_dims{groups * cout, cin / groups}, conv_pads;
   for (Dims* const dims : {&g_dims, &w_dims}) dims->append(weight.shape().begin() + 2, weight.shape().end());
   const Tensor w = weight.reshape(g_dims).transpose(1, 2).reshape(w_dims).flip(axes_from(2, 2 + n));
-  // Zeros between the elements: [n] -> [n, stride] -> [(n-1)*stride + 1].
-  Tensor x = *this;
-  for (size_t i = 0; i < n; ++i) {
-    if (stride[i] == 1) continue;
-    const auto axis = static_cast<int64_t>(2 + i), size = x.size(axis);
-    std::vector<AxisPair> p(x.ndim() + 1);
-    p[3 + i] = std::pair<int64_t, int64_t>(0, stride[i] - 1);
-    x = x.unsqueeze(axis + 1).pad_axes(p).flatten(axis, axis + 1).split({(size - 1) * stride[i] + 1, stride[i] - 1}, axis)[0];
-  }
-  Dims conv_pads;
   for (size_t i = n; i-- > 0;) {
     const int64_t reach = (weight.shape()[2 + i] - 1) * dilation[i];
     const size_t at = 2 * (n - 1 - i);
     conv_pads.push_back(reach - pads[at]);
     conv_pads.push_back(reach - pads[at + 1] + out_pad[i]);
   }
-  return x.conv2d(w, bias, {.groups = groups, .dilation = dilation, .padding = IntList(conv_pads)});
+  return conv2d(w, bias, {.groups = groups, .dilation = dilation, .padding = IntList(conv_pads)});
 }
 
 // ---- pooling

@@ -137,45 +137,51 @@ Tensor Tensor::softmin(int64_t axis, std::optional<DType> dt) const { return neg
 
 namespace {
 
-constexpr int64_t kBlock = 64, kOneKernel = 512;
+constexpr int64_t kBlock = 16, kOneKernel = 32;
 constexpr std::string_view kLogAdd = "logaddexp";  // folds as the monoids do
 
 Tensor identity_of(std::string_view monoid, DType dt) { return wrap(constant_of(monoid_identity(monoid == kLogAdd ? "max" : monoid, dt))); }
 
-// The fold of the first 1, 2 .. n elements of the last axis, as one reduction over windows of [.., n, n].
-Tensor fold_prefixes(const Tensor& x, std::string_view monoid) {
-  const int64_t n = x.shape().back(), axes[] = {static_cast<int64_t>(x.ndim())};
-  const Tensor inside = Tensor::arange(0, 2 * n - 1, 1).ge(n - 1);
-  Tensor padded = x.pad({n - 1, 0});
-  if (monoid != "add") padded = inside.where(padded, identity_of(monoid, x.dtype()));
-  const Tensor w = wrap(window(padded.uop(), axes[0] - 1, n, 1, 1));
+// The numbers 0, 1 .. along an axis of a tensor of `n_axes`.
+Tensor numbers_along(int64_t n, int64_t axis, size_t n_axes) {
+  Dims dims(n_axes, 1);
+  dims[static_cast<size_t>(axis)] = n;
+  return Tensor::arange(0, n, 1, DType::Int32).reshape(dims);
+}
+
+Tensor pad_axis(const Tensor& x, int64_t axis, int64_t before, int64_t after) {
+  std::vector<AxisPair> pads(x.ndim());
+  pads[static_cast<size_t>(axis)] = std::pair(before, after);
+  return x.pad_axes(pads);
+}
+
+// The fold of the first 1, 2 .. n elements of an axis, as one reduction over windows of [.., n, n].
+Tensor fold_prefixes(const Tensor& x, int64_t axis, std::string_view monoid) {
+  const int64_t n = x.size(axis), axes[] = {static_cast<int64_t>(x.ndim())};
+  Tensor padded = pad_axis(x, axis, n - 1, 0);
+  if (monoid != "add") padded = numbers_along(2 * n - 1, axis, x.ndim()).ge(n - 1).where(padded, identity_of(monoid, x.dtype()));
+  const Tensor w = wrap(window(padded.uop(), axis, n, 1, 1));
   return monoid == kLogAdd ? w.logsumexp(-1) : reduce_tensor(w, monoid, axes, false);
 }
 
-Tensor scan_last(const Tensor& x, std::string_view monoid) {
-  const int64_t n = x.shape().back();
-  if (n <= kOneKernel) return fold_prefixes(x, monoid);
+Tensor scan_axis(const Tensor& x, int64_t axis, std::string_view monoid) {
+  const int64_t n = x.size(axis), n_blocks = (n + kBlock - 1) / kBlock;
+  if (n <= kOneKernel) return fold_prefixes(x, axis, monoid);
   // Blocks first, then the totals of the blocks before.
-  const int64_t n_blocks = (n + kBlock - 1) / kBlock;
   const Tensor identity = identity_of(monoid, x.dtype());
-  const Tensor padded = Tensor::arange(0, n_blocks * kBlock, 1).lt(n).where(x.pad({0, n_blocks * kBlock - n}), identity);
-  Dims dims(x.shape().begin(), x.shape().end());
-  dims.back() = n_blocks;
-  dims.push_back(kBlock);
-  const Tensor inner = fold_prefixes(padded.reshape(dims), monoid).contiguous();
-  const Tensor totals = scan_last(inner.split({kBlock - 1, 1}, -1)[1].squeeze(-1), monoid);
-  const Tensor before = Tensor::arange(0, n_blocks, 1).lt(1).where(identity, totals.pad({1, -1})).unsqueeze(-1);
+  const int64_t n_more = n_blocks * kBlock - n;
+  const Tensor padded = n_more == 0 ? x : numbers_along(n + n_more, axis, x.ndim()).lt(n).where(pad_axis(x, axis, 0, n_more), identity);
+  const Tensor inner = fold_prefixes(padded.unflatten(axis, {n_blocks, kBlock}), axis + 1, monoid).contiguous();
+  const Tensor totals = scan_axis(inner.split({kBlock - 1, 1}, axis + 1)[1].squeeze(axis + 1).contiguous(), axis, monoid).contiguous();
+  const Tensor before = numbers_along(n_blocks, axis, x.ndim()).lt(1).where(identity, pad_axis(totals, axis, 1, -1)).unsqueeze(axis + 1);
   const Tensor joined = monoid == kLogAdd ? inner.logaddexp(before) : by_monoid(monoid, inner, before);
-  dims.pop_back();
-  dims.back() = n_blocks * kBlock;
-  return joined.reshape(dims).split({n, n_blocks * kBlock - n}, -1)[0];
+  return joined.flatten(axis, axis + 1).split({n, n_more}, axis)[0];
 }
 
 Tensor scan(const char* op, const Tensor& x, int64_t axis, std::string_view monoid) {
   const int64_t a = resolve_axis(op, axis, x.shape());
   if (x.ndim() == 0 || x.numel() == 0) return x;
-  const Tensor all = x.shape().is_symbolic() ? wrap(whole(x.uop())) : x;
-  return sized(scan_last(all.transpose(a, -1), monoid).transpose(a, -1), sizes_of(x.shape()));
+  return sized(scan_axis(x.shape().is_symbolic() ? wrap(whole(x.uop())) : x, a, monoid), sizes_of(x.shape()));
 }
 
 std::pair<Tensor, Tensor> scan_with_index(const char* op, const Tensor& self, int64_t axis, bool largest) {
@@ -184,11 +190,10 @@ std::pair<Tensor, Tensor> scan_with_index(const char* op, const Tensor& self, in
   if (x.ndim() == 0 || x.numel() == 0) return {v, v.const_like(0, DType::Int32)};
   // The last place where the extreme changed.
   const int64_t a = resolve_axis(op, axis, x.shape());
-  const Tensor t = x.transpose(a, -1), before = v.transpose(a, -1).pad({1, -1});
-  const Tensor at = Tensor::arange(0, t.shape().back(), 1, DType::Int32);
-  Tensor changed = at.eq(0) | (largest ? t.gt(before) : t.lt(before));
-  if (is_float(x.dtype())) changed = changed | (t.isnan() & before.isnan().logical_not());
-  return {v, scan_last(changed.where(at, Tensor::constant_int(0, DType::Int32)), "max").transpose(a, -1)};
+  const Tensor before = pad_axis(v, a, 1, -1), at = numbers_along(x.size(a), a, x.ndim());
+  Tensor changed = at.eq(0) | (largest ? x.gt(before) : x.lt(before));
+  if (is_float(x.dtype())) changed = changed | (x.isnan() & before.isnan().logical_not());
+  return {v, scan_axis(changed.where(at, Tensor::constant_int(0, DType::Int32)), a, "max")};
 }
 
 }  // namespace
@@ -210,16 +215,36 @@ Tensor Tensor::logcumsumexp(int64_t axis) const {
 
 namespace {
 
-constexpr int64_t kSortByRank = 2048;
+constexpr int64_t kSortByRank = 2048, kLeastToSelect = 256;
 
-// out[row, place[row, i]] = values[row, i]
-Tensor put(const Tensor& place, const Tensor& values) {
+// out[row, place[row, i]] = values[row, i] for places below `width`
+Tensor put(const Tensor& place, const Tensor& values, int64_t width) {
   const int64_t rows = place.shape()[0], n = place.shape()[1];
   const DType dt = rows * n <= INT32_MAX ? DType::Int32 : DType::Int64;
-  const Tensor at = (place.cast(dt) + Tensor::arange(0, rows, 1, dt).unsqueeze(1) * n).flatten();
-  const Tensor none = wrap(broadcast_scalar(constant(values.dtype(), 0), Dims{rows * n}));
+  Tensor at = place.cast(dt) + Tensor::arange(0, rows, 1, dt).unsqueeze(1) * width;
+  if (width < n) at = place.lt(width).where(at, -1);
+  const Tensor none = wrap(broadcast_scalar(constant(values.dtype(), 0), Dims{rows * width}));
   const Tensor flat = values.expand({rows, n}).flatten();
-  return wrap(scatter(none.uop(), at.uop(), flat.uop(), "set")).reshape({rows, n}).contiguous();
+  return wrap(scatter(none.uop(), at.flatten().uop(), flat.uop(), "set")).reshape({rows, width}).contiguous();
+}
+
+DType key_of(DType dt) {
+  constexpr DType kKeys[] = {DType::UInt8, DType::UInt16, DType::UInt32, DType::UInt64};
+  return kKeys[std::bit_width(static_cast<unsigned>(n_bytes(dt))) - 1];
+}
+Tensor key_number(uint64_t v, const Tensor& rows) { return Tensor::constant_int(static_cast<int64_t>(v), key_of(rows.dtype())); }
+int64_t key_bits(const Tensor& rows) { return rows.dtype() == DType::Bool ? 1 : 8 * n_bytes(rows.dtype()); }
+
+// An unsigned number for each element: the smaller, the earlier it comes. NaN comes last.
+Tensor keys_of(const Tensor& rows, bool descending) {
+  const DType dt = rows.dtype(), kind = key_of(dt);
+  const Tensor top = key_number(uint64_t{1} << (8 * n_bytes(dt) - 1), rows), ones = key_number(~uint64_t{0}, rows);
+  Tensor key = dt == DType::Bool ? rows.cast(kind) : is_float(dt) ? rows.eq(0).where(0, rows).bitcast(kind) : rows;
+  if (is_float(dt)) key = (key & top).ne(key_number(0, rows)).where(key ^ ones, key ^ top);
+  if (is_int(dt) && !is_unsigned(dt)) key = rows.bitcast(kind) ^ top;
+  if (descending) key = key ^ (dt == DType::Bool ? key_number(1, rows) : ones);
+  if (is_float(dt)) key = rows.isnan().where(ones, key);
+  return key.contiguous();
 }
 
 // Which element comes to each place of a row: equal ones keep their order, NaN comes last.
@@ -228,36 +253,38 @@ Tensor order_of(const Tensor& rows, bool descending) {  // [row, n]
   const Tensor numbers = Tensor::arange(0, n, 1, DType::Int32).unsqueeze(0);
   if (n <= kSortByRank) {
     // The rank of an element is how many come before it.
-    const Tensor x = rows.unsqueeze(-1), y = rows.unsqueeze(-2);  // [row, i, 1], [row, 1, j]
-    Tensor before = descending ? y.gt(x) : y.lt(x), same = y.eq(x);
-    if (is_float(rows.dtype())) {
-      before = before | (x.isnan() & y.isnan().logical_not());
-      same = same | (x.isnan() & y.isnan());
-    }
+    const Tensor key = keys_of(rows, descending), x = key.unsqueeze(-1), y = key.unsqueeze(-2);  // [row, i, 1], [row, 1, j]
     const Tensor earlier = numbers.lt(numbers.transpose(0, 1));
-    return put((before | (same & earlier)).sum(-1).contiguous(), numbers);
+    return put((y.lt(x) | (y.eq(x) & earlier)).sum(-1).contiguous(), numbers, n);
   }
-  // By the bits of an unsigned key, from the lowest: those with a 0 first.
-  constexpr DType kKeys[] = {DType::UInt8, DType::UInt16, DType::UInt32, DType::UInt64};
-  const DType dt = rows.dtype(), kind = kKeys[std::bit_width(static_cast<unsigned>(n_bytes(dt))) - 1];
-  const int64_t n_bits = dt == DType::Bool ? 1 : 8 * n_bytes(dt);
-  const auto all = [&](uint64_t v) { return Tensor::constant_int(static_cast<int64_t>(v), kind); };
-  const Tensor low = all(0), top = all(uint64_t{1} << (8 * n_bytes(dt) - 1)), ones = all(~uint64_t{0});
-  Tensor key = dt == DType::Bool ? rows.cast(kind) : is_float(dt) ? rows.eq(0).where(0, rows).bitcast(kind) : rows;
-  if (is_float(dt)) key = (key & top).ne(low).where(key ^ ones, key ^ top);
-  if (is_int(dt) && !is_unsigned(dt)) key = rows.bitcast(kind) ^ top;
-  if (descending) key = key ^ (dt == DType::Bool ? all(1) : ones);
-  if (is_float(dt)) key = rows.isnan().where(ones, key);
-  key = key.contiguous();
+  // By the bits of the key, from the lowest: those with a 0 first.
+  Tensor key = keys_of(rows, descending);
+  const Tensor one = key_number(1, rows);
   Tensor order = numbers.expand(rows.shape());
-  for (int64_t i = 0; i < n_bits; ++i) {
-    const Tensor bit = (key & all(1)).cast(DType::Int32).contiguous(), up_to = bit.cumsum(1).contiguous();
+  for (int64_t i = 0; i < key_bits(rows); ++i) {
+    const Tensor bit = (key & one).cast(DType::Int32).contiguous(), up_to = bit.cumsum(1).contiguous();
     const Tensor zeros_before = numbers - up_to + bit, n_zeros = Tensor(n) - up_to.split({n - 1, 1}, 1)[1];
     const Tensor place = bit.ne(0).where(n_zeros + up_to - 1, zeros_before).contiguous();
-    key = put(place, key >> all(1));
-    order = put(place, order);
+    key = put(place, key >> one, n);
+    order = put(place, order, n);
   }
   return order;
+}
+
+// The first k of `order_of`, in any order but that equal ones keep theirs. The k-th key is found bit by bit: how many are smaller?
+Tensor select(const Tensor& rows, int64_t k, bool descending) {
+  const Tensor key = keys_of(rows, descending);
+  Tensor kth = key_number(0, rows).expand({rows.shape()[0], 1}), bit = key_number(uint64_t{1} << (key_bits(rows) - 1), rows).expand(kth.shape());
+  for (int64_t i = 0; i < key_bits(rows); ++i) {
+    const Tensor higher = kth | bit;
+    kth = key.lt(higher).cast(DType::Int32).sum(1, true).lt(k).where(higher, kth).contiguous();
+    bit = (bit >> key_number(1, rows)).contiguous();
+  }
+  const Tensor less = key.lt(kth), same = key.eq(kth);
+  const Tensor up_to = Tensor::stack({less, same}).cast(DType::Int32).cumsum(-1).contiguous();
+  const Tensor n_less = less.cast(DType::Int32).sum(1, true);
+  const Tensor place = less.where(up_to[0], same.where(n_less + up_to[1], k + 1)) - 1;
+  return put(place.contiguous(), Tensor::arange(0, rows.shape()[1], 1, DType::Int32).unsqueeze(0), k);
 }
 
 }  // namespace
@@ -276,6 +303,14 @@ std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int64_t dim, bool largest, boo
   const int64_t a = resolve_axis("topk", dim, shape());
   const int64_t n = ndim() ? shape()[static_cast<size_t>(a)] : 1;
   WHIT_USER(0 <= k && k <= n, Value, "[topk] k is {}, axis {} of shape {} has {}", k, a, shape(), n);
+  if (n > kLeastToSelect && 4 * k <= n && k > 0 && numel() > 0) {
+    const Tensor t = transpose(a, -1), rows = strong(t).reshape({-1, n});
+    const Tensor first = select(rows, k, largest), order = order_of(rows.gather(-1, first), largest);
+    Dims dims(t.shape().begin(), t.shape().end());
+    dims.back() = k;
+    const Tensor index = first.gather(-1, order).reshape(dims);
+    return {t.gather(-1, index).transpose(a, -1), index.transpose(a, -1)};
+  }
   const auto [v, i] = sort(dim, largest);
   if (ndim() == 0) return {v, i};
   return {v.split({k, n - k}, a)[0], i.split({k, n - k}, a)[0]};
