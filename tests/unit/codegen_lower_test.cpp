@@ -54,6 +54,36 @@ TEST(Lower, TransposesAreInRegisters) {
   EXPECT_EQ(to_text(codegen::optimize(straight, testing::test_target())).find("tile"), std::string::npos);
 }
 
+TEST(Lower, ReversedAndSecondElementsAreShuffles) {
+  // Gates differ from lane to lane, and are made without taking masks apart.
+  const UOp i = range(6, 0, AxisType::Weak), j = range(70, 1, AxisType::Weak);
+  for (const DType dt : {DType::Float32, DType::Float64, DType::Int16})
+    for (const UOp& from : {j * -1 + 69, j * 2, j * 2 - 1}) {
+      const UOp inside = lt(idx(-1), from) & lt(from, 131);
+      for (const UOp& gate : {inside, UOp()}) {
+        const UOp k = sink({put(buf(0, 420, dt), i * 70 + j, at(buf(1, 1000, dt), i * 140 + from + 1, gate), {i, j})});
+        EXPECT_EQ(check(k, 0, 3), "");
+        const UOp program = lower_kernel(k, testing::test_target());
+        EXPECT_EQ(n_gathers(program), 0) << to_text(program);
+        int n_bits = 0;
+        for (const Node* n : program->src()[1]->src()) n_bits += n->op == Op::Lane && n->dtype == DType::Bool;
+        EXPECT_EQ(n_bits, 0) << to_text(program);
+      }
+    }
+}
+
+TEST(Lower, RangesOfQuotientsAreSplit) {
+  const UOp i = range(5, 0, AxisType::Weak), j = range(192, 1, AxisType::Weak), r = range(192, 2, AxisType::Reduce);
+  const UOp repeated = sink({put(buf(0, 960), i * 192 + j, at(buf(1, 240), i * 48 + floor_mod(j, 48)) + at(buf(2, 4), floor_div(j, 48)), {i, j})});
+  EXPECT_EQ(check(repeated, 0, 3), "");
+  EXPECT_EQ(n_gathers(lower_kernel(repeated, testing::test_target())), 0);
+  // A weight for each channel of a group: the pixels of a channel are lanes.
+  const UOp term = at(buf(1, 960), i * 192 + r) * at(buf(2, 20), i * 4 + floor_div(r, 48)), rr[] = {r};
+  const UOp grouped = sink({put(buf(0, 5), i, reduce(term, "add", rr), {i})});
+  EXPECT_EQ(check(grouped, 1e-5, 3), "");
+  EXPECT_NE(to_text(codegen::optimize(grouped, testing::test_target())).find("split-reduce"), std::string::npos);
+}
+
 TEST(Lower, PartsOfAShortRowAreOnePassOverMemory) {
   // 28 = 16 + 8 + 4 lanes: three stores in one loop over the rows, also where each is a sum without a loop.
   const UOp i = range(64, 0, AxisType::Weak), j = range(28, 1, AxisType::Weak), r = range(3, 2, AxisType::Reduce);

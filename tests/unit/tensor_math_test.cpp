@@ -102,6 +102,20 @@ TEST(TensorMath, Scans) {
   const Tensor ones = Tensor::ones({1500});
   EXPECT_EQ(ones.cumsum()[1499].item(), 1500);  // in blocks
   EXPECT_EQ(ones.cumsum()[700].item(), 701);
+  for (const int64_t n : {32, 33, 48, 600}) {  // the same along every axis
+    const Tensor y = (Tensor::arange(0, 3 * n, 1, DType::Int32) * 7919 % 31 - 15).reshape({3, n}).clone();
+    for (const auto& scan :
+         {+[](const Tensor& t, int64_t axis) { return t.cumsum(axis); }, +[](const Tensor& t, int64_t axis) { return t.cummax(axis).first; },
+          +[](const Tensor& t, int64_t axis) { return t.cummax(axis).second; }}) {
+      const std::vector<int64_t> rows = scan(y, 1).to_vector<int64_t>();
+      EXPECT_EQ(scan(y.T().clone(), 0).T().to_vector<int64_t>(), rows);
+      EXPECT_EQ(rows.back(), scan(y[2], 0)[-1].item());
+    }
+    std::vector<int64_t> sums = y.to_vector<int64_t>();
+    for (int64_t k = 1; k < 3 * n; ++k)
+      if (k % n != 0) sums[k] += sums[k - 1];
+    EXPECT_EQ(y.cumsum(1).to_vector<int64_t>(), sums);
+  }
 }
 
 TEST(TensorMath, Order) {
@@ -111,6 +125,18 @@ TEST(TensorMath, Order) {
   expect_tensor(i, 4, {1, 3, 2, 0});
   expect_tensor(x.sort(0, true).second, 4, {0, 2, 1, 3});
   expect_tensor(x.topk(2).first, 2, {3, 2});
+  // A few of many are selected: those that a sort puts first, equal ones in their order, NaN last.
+  const Tensor many = (Tensor::arange(0, 1200, 1, DType::Int32) * 7919 % 61 - 30).reshape({3, 400}).clone();
+  Tensor floats = many.cast(DType::Float32);
+  floats = many.eq(7).where(NAN, floats).contiguous();
+  for (const Tensor& t : {many, floats, many.cast(DType::UInt8), many.cast(DType::Int64), many.cast(DType::Bool)})
+    for (const bool largest : {true, false}) {
+      const auto [values, places] = t.topk(9, 1, largest);
+      const auto [all, order] = t.sort(1, largest);
+      EXPECT_EQ(places.to_vector<int64_t>(), order.split({9, 391}, 1)[0].to_vector<int64_t>());
+      EXPECT_EQ(t.T().topk(9, 0, largest).second.T().to_vector<int64_t>(), places.to_vector<int64_t>());
+      expect_tensor(values, values.shape(), all.split({9, 391}, 1)[0].to_vector<double>());
+    }
 }
 
 TEST(TensorMath, Contractions) {

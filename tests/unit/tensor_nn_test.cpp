@@ -51,6 +51,19 @@ TEST(TensorNn, TransposedConvolutionIsTheGradient) {
   const Tensor grad = y.gradient({x}, g)[0];
   const Tensor t = g.conv_transpose2d(w, {}, {.stride = 2, .padding = 1});
   expect_tensor(t, grad.shape(), grad.to_vector<double>(), 1e-5);
+  for (const int64_t k : {1, 2, 3, 4})
+    for (const int64_t stride : {1, 2, 3})
+      for (const int64_t dilation : {1, 2})
+        for (const int64_t padding : {0, 1}) {
+          const Tensor image = Tensor::randn({2, 4, 9, 11}).realize(), v = Tensor::randn({6, 2, k, k}).realize();
+          const Tensor to = image.conv2d(v, {.groups = 2, .stride = stride, .dilation = dilation, .padding = padding});
+          const Tensor slope = Tensor::randn(to.shape()).realize(), want = to.gradient({image}, slope)[0];
+          const int64_t reach = dilation * (k - 1) + 1 - 2 * padding;
+          const IntList more{(9 - reach) % stride, (11 - reach) % stride};
+          const Tensor got =
+              slope.conv_transpose2d(v, {}, {.groups = 2, .stride = stride, .dilation = dilation, .padding = padding, .output_padding = more});
+          expect_tensor(got, want.shape(), want.to_vector<double>(), 1e-5);
+        }
 }
 
 TEST(TensorNn, Pooling) {
