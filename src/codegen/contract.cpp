@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "codegen/blocks.h"
@@ -40,7 +41,7 @@ struct Contraction {
   std::vector<UOp> summed, own[2], batch;  // own: output axes of one factor alone; batch: the others
   DType dtype;                             // of the factors as they are multiplied
   int64_t n_bytes = 4;
-  UOp factor[2], terms;  // of one whose factors are packed: what they pack, and its range
+  UOp factor[2], terms, groups;  // of one whose factors are packed: what they pack, its range, and that of the packed ones
 };
 
 // Recognises the nest's sum of products: the REDUCE with the most terms. Others may stand beside it when they are short:
@@ -110,9 +111,11 @@ bool recognise(const Nest& nest, Contraction& c) {
 bool pack_factors(Contraction& c, const Target& t) {
   const bool bytes = c.dtype == DType::Int32;
   const int64_t n = bytes ? 4 : 2;
-  const UOp k = c.summed.back();
-  if (!(bytes ? t.dots_bytes : t.dots_bfloat16 && c.dtype == DType::Float32) || t.renderer != "llvm" || k.n_src() > 0 || size_of(k) < 4 * n)
-    return false;
+  if (!(bytes ? t.dots_bytes : t.dots_bfloat16 && c.dtype == DType::Float32) || t.renderer != "llvm") return false;
+  size_t place = c.summed.size() - 1;
+  while (place > 0 && size_of(c.summed[place]) < 4 * n) --place;
+  const UOp k = c.summed[place];
+  if (k.n_src() > 0 || size_of(k) < 4 * n) return false;
   for (size_t i = 0; i < 2; ++i) {
     UOp& x = c.factor[i] = c.x[i].value;
     do {  // int16 and more hold any byte
@@ -127,8 +130,8 @@ bool pack_factors(Contraction& c, const Target& t) {
     c.factor[i] = zero_unless(lt(k, size_of(k)), c.factor[i]);
   }
   c.terms = k;
-  c.summed.back() = fresh_range(ceil_div(size_of(k), n), AxisType::Reduce);
-  for (size_t i = 0; i < 2; ++i) c.x[i] = Operand::of(pack_terms(c.factor[i], k, c.summed.back(), n));
+  c.groups = c.summed[place] = fresh_range(ceil_div(size_of(k), n), AxisType::Reduce);
+  for (size_t i = 0; i < 2; ++i) c.x[i] = Operand::of(pack_terms(c.factor[i], k, c.groups, n));
   c.dtype = DType::UInt32;
   return true;
 }
@@ -166,7 +169,10 @@ std::vector<ContractPlan> tiles_of(const Contraction& c, const Target& t, const 
     best = cycles;
     std::swap(found.front(), plan);
   };
-  for (int64_t v = 1; v <= std::min<int64_t>(rows.empty() ? 8 : 4, n_vectors); ++v) {
+  // Of packed ones the widest first: it reads the other operand least often.
+  const int64_t n_widths = std::min<int64_t>(rows.empty() ? 8 : 4, n_vectors);
+  for (int64_t i = 1; i <= n_widths; ++i) {
+    const int64_t v = p.pack ? n_widths + 1 - i : i;
     const int64_t most = std::min<int64_t>(16, (t.n_vector_registers - 2 - v) / v);
     // Panels of v vectors, and one narrower panel for the rest.
     const double panels = static_cast<double>(n_vectors / v), rest = static_cast<double>(n_vectors % v);
@@ -225,7 +231,8 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
       p.must_pack = !contiguous || !x.is_plain || x.load.dtype() != c.dtype;
       // A window would be packed once a tap.
       p.pack = p.must_pack || (far >= 1024 && reuse >= 64 && n_packed <= 2 * static_cast<double>(x.load.src(0).src(0).shape().numel()));
-      p.pack_cycles = p.pack ? (x.is_plain ? 1 : 2) * (contiguous ? 0.25 : 1.2) : 0;
+      const double again = x.is_plain || (c.terms && !contiguous) ? 1 : 2;  // neighbours in memory are at most rotated
+      p.pack_cycles = p.pack ? again * (contiguous ? 0.25 : 1.2) : 0;
       double others = n_packed * p.pack_cycles;
       const Stride s = stride_of(out, lane);
       const double n_stored = product(c.own[0]) * product(c.own[1]) * product(c.batch);
@@ -275,8 +282,12 @@ class Builder {
       chunked_ = false;
     }
     // The broadcast operand is read where it is, unless the inner loop would do more than load it.
-    stage_y_ = !y_.is_plain || y_.is_gated_by(c_.summed) || y_.load.dtype() != c_.dtype;
+    // Where each element meets several vectors, rotating it costs nothing.
+    const bool is_rotated =
+        c_.terms && p_.vectors > 2 && std::ranges::count_if(toposort(y_.value), [](const Node* m) { return m->op == Op::Load; }) == 1;
+    stage_y_ = y_.is_gated_by(c_.summed) || (!is_rotated && (!y_.is_plain || y_.load.dtype() != c_.dtype));
     heavy_ = is_heavy();
+    tiles_a_strip_ = tiles_a_strip();
     std::vector<Segment> parts;
     if (n_panels > 0) parts.push_back({0, n_panels, p_.vectors, p_.lanes});
     if (rest > 0) parts.push_back({n_panels * width, 1, ceil_div(rest, p_.lanes), p_.lanes});
@@ -391,6 +402,7 @@ class Builder {
       RangeMap at(map);
       std::vector<UOp> ranges(open), copies;
       UOp panel;
+      strip_ = strip_at_ = UOp();
       if (panels_a_chunk_ > 1) {
         panel = fresh_range(panels_a_chunk_, AxisType::Loop);
         panels_.push_back(panel);
@@ -403,12 +415,21 @@ class Builder {
         const int64_t tile = i == 0 ? height : p_.rows[i].tile, n = size_of(r);
         const UOp up = fresh_range(tile, AxisType::Upcast);
         UOp first = idx(begin);
+        const int64_t height_of_all = tiles_a_strip_ * tile;
         if (i > 0 || begin == 0) {
-          const bool overlaps = i == 0 && n % tile != 0 && row_blocks().size() == 1;
-          const int64_t count = overlaps ? ceil_div(n, tile) : n / tile;
-          first = block(r, begin, count, ranges) * tile;
+          const bool overlaps = i == 0 && n % height_of_all != 0 && row_blocks().size() == 1;
+          const int64_t count = overlaps ? ceil_div(n, height_of_all) : n / height_of_all;
+          first = block(r, begin, count, ranges) * height_of_all;
           // The last block begins early enough to be whole; what it computes again is the same.
-          if (overlaps) first = alu(Op::Min, {first, idx(n - tile)});
+          if (overlaps) first = alu(Op::Min, {first, idx(n - height_of_all)});
+        }
+        if (tiles_a_strip_ > 1) {
+          strip_tile_ = fresh_range(tiles_a_strip_, AxisType::Loop), strip_copy_ = up;
+          panels_.push_back(strip_tile_);
+          ranges.push_back(strip_tile_);
+          strip_ = fresh_range(height_of_all, AxisType::Upcast), strip_at_ = strip_tile_ * tile + up;
+          strip_row_ = first + strip_;
+          first = first + strip_tile_ * tile;
         }
         at[r.node()] = first + up;
         copies.push_back(up);
@@ -433,7 +454,7 @@ class Builder {
         const UOp gate = lt(p_.lane, size_of(p_.lane));
         vector = substitute(masked ? gate_loads(x_.value, p_.lane, gate) : x_.value, at);
       }
-      const UOp element = broadcast_operand(at, copies, summed);
+      const UOp element = broadcast_operand(at, strip_ ? std::vector{strip_} : copies, summed);
       const auto dot = [&](const UOp& y) { return UOp::make(Op::MulAcc, c_.sum.dtype(), {vector, y, constant(c_.sum.dtype(), 0)}); };
       const UOp both = c_.terms ? dot(element) : p_.swapped ? element * vector : vector * element;
       std::vector<UOp> closed(terms);
@@ -445,35 +466,50 @@ class Builder {
       ranges.push_back(l);
       if (cut_ || heavy_) rest_in_tile(sum, ranges, at);
       else at[c_.sum.node()] = sum;
-      if (x_is_moved_) at[c_.sum.node()] = at[c_.sum.node()] - broadcast_sum(at) * 128;
+      if (x_is_moved_) at[c_.sum.node()] = at[c_.sum.node()] - broadcast_sum(at, element, terms) * 128;
       for (const UOp& e : nest_.ends) nest.ends.push_back(end(substitute(masked ? masked_store(e.src(0)) : e.src(0), at), ranges));
     }
   }
 
-  UOp broadcast_operand(const RangeMap& at, std::span<const UOp> copies, std::span<const UOp> summed) {
+  UOp broadcast_operand(RangeMap at, std::span<const UOp> copies, std::span<const UOp> summed) {
     if (!stage_y_) return substitute(y_.value, at);
     // The rows of one block: ranges of their own in what is tiled.
     RangeMap rows;
-    for (const ContractPlan::Row& r : p_.rows) rows.emplace(r.axis.node(), at.at(r.axis.node()));
+    for (const ContractPlan::Row& r : p_.rows) rows.emplace(r.axis.node(), strip_ ? strip_row_ : at.at(r.axis.node()));
+    if (strip_) at.emplace(strip_.node(), strip_at_);
     const Operand y = Operand::of(substitute(y_.value, rows));
     const Tile block = find_tile(y, summed, copies);
     return !block.empty() ? read_tile(y, block, at, p_.lanes, inner_) : substitute(y_.value, at);
   }
 
-  // Of the terms of the broadcast operand, which bytes are.
-  UOp broadcast_sum(RangeMap at) {
-    const UOp& y = c_.factor[p_.swapped ? 0 : 1];
+  // Of the terms of the broadcast operand, which are bytes, for each row of the tile.
+  UOp broadcast_sum(RangeMap at, const UOp& element, std::span<const UOp> terms) {
+    const auto dot = [](const UOp& y) {
+      return UOp::make(Op::MulAcc, DType::Int32, {constant(DType::UInt32, 0x01010101), y, constant(DType::Int32, 0)});
+    };
+    const UOp unmoved = constant(DType::Int32, y_is_moved_ ? 512 * static_cast<int64_t>(product(c_.summed)) : 0);
     const size_t first = inner_.size();
-    for (UOp k : c_.summed) {
-      if (k == c_.summed.back()) k = c_.terms;
-      const int64_t lanes = k == c_.terms && size_of(k) % 16 == 0 && is_contiguous(Operand::of(y), k) ? 16 : 1;
-      inner_.push_back(fresh_range(size_of(k) / lanes, AxisType::Reduce));
-      at[k.node()] = inner_.back();
-      if (lanes == 1) continue;
-      inner_.push_back(fresh_range(lanes, AxisType::Lane));
-      at[k.node()] = inner_.end()[-2] * lanes + inner_.back();
+    const UOp l = fresh_range(p_.lanes, AxisType::Lane);
+    if (strip_ && element.op() == Op::Load) {  // of all rows of the strip, from where they are staged
+      const UOp o = fresh_range(size_of(strip_) / p_.lanes, AxisType::Loop);
+      RangeMap own{{strip_tile_.node(), idx(0)}, {strip_copy_.node(), o * p_.lanes + l}};
+      inner_.push_back(o);
+      for (const UOp& k : terms) inner_.push_back(own[k.node()] = with_type(k, AxisType::Reduce));
+      const UOp sums = reduce(dot(substitute(element, own)), "add", std::span(inner_).subspan(first + 1));
+      inner_.push_back(l);
+      return load(index(UOp::make(Op::Stage, DType::Int32, {sums, o, l}), strip_at_)) + unmoved;
     }
-    return reduce(cast(substitute(y, at), DType::Int32), "add", std::span(inner_).subspan(first));
+    const UOp& y = c_.factor[p_.swapped ? 0 : 1];
+    const bool whole = size_of(c_.groups) % p_.lanes == 0 && is_contiguous(y_, c_.groups);
+    for (UOp k : c_.summed) {
+      const bool last = k == c_.groups;
+      if (last && !whole) k = c_.terms;
+      inner_.push_back(fresh_range(size_of(k) / (last && whole ? p_.lanes : 1), AxisType::Reduce));
+      at[k.node()] = last && whole ? inner_.back() * p_.lanes + l : inner_.back();
+    }
+    if (whole) inner_.push_back(l);
+    const UOp sum = whole ? dot(substitute(y_.value, at)) : cast(substitute(y, at), DType::Int32);
+    return reduce(sum, "add", std::span(inner_).subspan(first)) + (whole ? unmoved : constant(DType::Int32, 0));
   }
 
   // The accumulators of a finished tile rest in scratch memory, and a loop over the tile does what follows the sum: where
@@ -528,6 +564,13 @@ class Builder {
     return {{0, tile}, {n / tile * tile, n % tile}};
   }
 
+  // Packed terms of rows that lie next to each other are staged in whole vectors, for some tiles at once.
+  int64_t tiles_a_strip() const {
+    if (!c_.terms || !stage_y_ || p_.rows.size() != 1 || row_blocks().size() != 1 || !is_contiguous(y_, p_.rows[0].axis)) return 1;
+    const int64_t tile = p_.rows[0].tile, n = size_of(p_.rows[0].axis), height = std::lcm(tile, p_.lanes), all = ceil_div(32, height) * height;
+    return n < all || (output_is_read_ && n % all != 0) || ceil_div(n, all) * all > n + n / 8 ? 1 : all / tile;
+  }
+
   // Lanes beyond the end load nothing (but for the sum, which is over padding there) and store nothing.
   UOp masked_store(const UOp& st) const {
     const UOp gate = lt(p_.lane, size_of(p_.lane)), to = st.src(0);
@@ -545,7 +588,11 @@ class Builder {
     for (const auto* list : {&mid_, &panels_, &after_, &inner_}) nest.order.insert(nest.order.end(), list->begin(), list->end());
     nest.opts += "contract rows";
     for (const ContractPlan::Row& r : p_.rows) nest.opts += fmt::format(" {}", r.tile);
-    nest.opts += fmt::format(" vectors {}x{}{}{}{} ", p_.vectors, p_.lanes, p_.pack ? " pack" : "", stage_y_ ? " stage" : "", cut_ ? " cut" : "");
+    nest.opts += fmt::format(" vectors {}x{}{}{}{} ", p_.vectors, p_.lanes, p_.pack ? " pack" : "",
+                             tiles_a_strip_ > 1 ? " strip"
+                             : stage_y_         ? " stage"
+                                                : "",
+                             cut_ ? " cut" : "");
     // What is packed or staged inside of an outer loop would be made again in each part of an inner one.
     std::vector<UOp> candidates = pre_, parallel;
     if (!cut_ && !pack_is_open_) candidates.insert(candidates.end(), mid_.begin(), mid_.end());
@@ -557,7 +604,7 @@ class Builder {
   done:
     // Every part packs what all iterations share.
     const double pack_ns = pack_is_open_ || cut_ ? 0 : product(c_.summed) * static_cast<double>(size_of(p_.lane)) * p_.pack_cycles * kNsPerCycle;
-    parallelize(nest, parallel, p_.cycles * kNsPerCycle, target_, 4 * pack_ns);
+    parallelize(nest, parallel, p_.cycles * kNsPerCycle, target_, pack_ns);
     out.push_back(std::move(nest));
   }
 
@@ -569,7 +616,9 @@ class Builder {
   bool x_is_moved_ = false, y_is_moved_ = false;  // by 128, so that bytes are unsigned, signed
   std::vector<UOp> rows_, vector_side_;
   bool chunked_ = false, cut_ = false, cut_parts_ = false, output_is_read_ = false, pack_is_open_ = false, heavy_ = false, stage_y_ = false;
-  int64_t panels_a_chunk_ = 1;
+  int64_t panels_a_chunk_ = 1, tiles_a_strip_ = 1;
+  UOp strip_, strip_row_;                   // rows that are staged at once: their range, its place among all rows
+  UOp strip_tile_, strip_copy_, strip_at_;  // a tile of it, the rows of that, their place in the strip
   std::unordered_map<const Node*, UOp> loops_;
   std::map<std::pair<const Node*, int64_t>, std::vector<UOp>> blocks_;
   std::vector<UOp> pre_, cut_dims_, mid_, panels_, after_, inner_;  // loops, outermost first
@@ -650,7 +699,7 @@ bool dots(Nest& nest, const Contraction& c, const Target& target, std::vector<Ne
   copies.insert(copies.end(), loops.begin(), loops.end());
   for (UOp& e : nest.ends) e = remake_end(e, at, copies);
   nest.opts += fmt::format("dots {}x{}{} ", tile[0], tile[1], pack > 0 ? " pack" : "");
-  parallelize(nest, loops, (cycles + pack) * kNsPerCycle, target, 4 * pack * kNsPerCycle);
+  parallelize(nest, loops, (cycles + pack) * kNsPerCycle, target, pack * kNsPerCycle);
   out.push_back(std::move(nest));
   return true;
 }
@@ -699,6 +748,7 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   if (!recognise(nest, c)) return false;
   if ((c.own[0].empty() && c.own[1].empty()) || product(c.summed) < 2) return false;
   if (c.dtype != DType::Int32 && dots(nest, c, target, out)) return true;
+  const Contraction unpacked = c;
   pack_factors(c, target);
   const std::vector<ContractPlan> plans = plans_of(nest, c, target);
   if (plans.empty() || (!c.terms && c.dtype == DType::Int32)) return false;
@@ -709,10 +759,10 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   if (p.pack) {
     // Packing is repaid by rows. A few rows over operands that lie along the sum do better with lanes along the sum.
     const double rows = product(c.own[p.swapped ? 0 : 1]);
-    const UOp& k = c.summed.back();
+    const UOp& k = unpacked.summed.back();
     const auto lies_along = [&](const Operand& x) { return x.is_plain && is_contiguous(x, k); };
-    const bool along = size_of(k) >= 32 && lies_along(c.x[0]) && lies_along(c.x[1]);
-    if (rows < 2 || (rows < 16 && along) || too_big(p)) return false;
+    const bool along = size_of(k) >= 32 && lies_along(unpacked.x[0]) && lies_along(unpacked.x[1]);
+    if (rows < 2 || (rows < (c.terms ? 4 : 16) && along) || too_big(p)) return false;
   }
   Contraction flat;
   if (const std::optional<Nest> staged = flatten(nest, c, flat))

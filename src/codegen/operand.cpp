@@ -26,8 +26,9 @@ UOp with_gate(const UOp& load_, const UOp& gate) {
 
 bool compares_indices(const Node* n) { return is_comparison(n->op) && n->src()[0]->dtype == DType::WeakInt; }
 
-// The sums of ranges in an expression: what its indices and its conditions (gates too) are made of.
-bool linear_forms(const UOp& value, std::vector<Affine>& flats, std::vector<Affine>& gates) {
+// The sums of ranges in an expression: what its indices and its conditions (gates too) are made of. What is no range is the same
+// for a whole tile.
+bool linear_forms(const UOp& value, const std::vector<UOp>& ranges, std::vector<Affine>& flats, std::vector<Affine>& gates) {
   for (const Node* n : toposort(value)) {
     if (n->op == Op::Reduce || n->op == Op::Stage) return false;
     if (n->op == Op::Index) {
@@ -38,10 +39,14 @@ bool linear_forms(const UOp& value, std::vector<Affine>& flats, std::vector<Affi
       gates.push_back(a);
     }
   }
-  for (const auto* list : {&flats, &gates})
-    for (const Affine& a : *list)
+  for (auto* list : {&flats, &gates})
+    for (Affine& a : *list) {
+      Affine moving;
       for (const Affine::Term& t : a.terms)
-        if (t.node.op() != Op::Range) return false;
+        if (t.node.op() == Op::Range) moving.add(t.node, t.factor);
+        else if (std::ranges::any_of(ranges, [&](const UOp& r) { return t.node.depends_on(r); })) return false;
+      a = moving;
+    }
   // A range that reaches the value otherwise (an arange, a remainder) is no index.
   for (const Node* n : toposort(value, [](const Node* m) { return m->op != Op::Index && !compares_indices(m); }))
     if (n->op == Op::Range) return false;
@@ -195,7 +200,9 @@ UOp pack_panels(const Operand& x, const Panels& p, std::span<const UOp> summed, 
 Tile find_tile(const Operand& x, std::span<const UOp> summed, std::span<const UOp> tiled) {
   Tile t;
   std::vector<Affine> flats, gates;
-  if (!linear_forms(x.value, flats, gates)) return t;
+  std::vector<UOp> ranges(summed.begin(), summed.end());
+  ranges.insert(ranges.end(), tiled.begin(), tiled.end());
+  if (!linear_forms(x.value, ranges, flats, gates)) return t;
   std::vector<TileDim> sums;
   auto add_sum = [&](std::vector<std::pair<UOp, int64_t>> terms) {
     std::sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return range_id(a.first.node()) < range_id(b.first.node()); });

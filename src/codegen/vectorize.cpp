@@ -385,7 +385,7 @@ Nest clone(const Nest& nest) {
 
 UOp remake_end(const UOp& e, const RangeMap& map, std::span<const UOp> ranges) { return end(substitute(e.src(0), map), ranges); }
 
-void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target& target, double least_ns) {
+void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target& target, double again_ns) {
   constexpr double kLeast[] = {1, 4, 0.25, 1e9};
   constexpr int64_t kPartsACore[] = {32, 8, 128};
   if (ns >= kThreadNs / 2 && target.n_cores > 1) ns /= kLeast[nest.pick("thread", std::size(kLeast))];
@@ -409,7 +409,9 @@ void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target
       map.emplace(fused[i].node(), i == 0 ? rest : floor_mod(rest, size));
       rest = floor_div(rest, size);
     }
-    nest.min_part = std::max<int64_t>(1, std::llround(std::max(kThreadNs, least_ns) / (ns / static_cast<double>(extent))));
+    // A part for each core if it takes four times what all do again; several when it is little beside them.
+    const double least_ns = std::max(kThreadNs, std::min(std::max(ns / target.n_cores, 4 * again_ns), 16 * again_ns));
+    nest.min_part = std::max<int64_t>(1, static_cast<int64_t>(least_ns / (ns / static_cast<double>(extent))));
   } else {
     // An output may read what another one overwrites: in one part of the launch they are written one after the other.
     if (nest.ends.size() > 1) global = fresh_range(1, AxisType::Global);

@@ -21,9 +21,9 @@ Nest clone(const Nest& nest);
 UOp remake_end(const UOp& e, const RangeMap& map, std::span<const UOp> ranges);
 
 /// Makes the first of `loops` (outermost first, part of every END) the GLOBAL range, several fused where one has too few
-/// iterations, if the nest's work is worth threads. `ns` is a guess of the nest's time on one core, `least_ns` of the
-/// time that a part must have to be worth what every part does first.
-void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target& target, double least_ns = 0);
+/// iterations, if the nest's work is worth threads. `ns` is a guess of the nest's time on one core, `again_ns` of
+/// what every part does first.
+void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target& target, double again_ns = 0);
 
 /// Unrolls REDUCEs of a few terms, splits long ones into lanes, makes an output axis lanes where that is best. Gives
 /// one nest or more.

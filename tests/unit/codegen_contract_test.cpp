@@ -94,7 +94,8 @@ TEST(Contract, PackedFactors) {
   t.renderer = "llvm", t.vector_bytes = 64, t.n_vector_registers = 32, t.dots_bfloat16 = t.dots_bytes = true;
   const DType s8 = DType::Int8, u8 = DType::UInt8, b16 = DType::BFloat16;
   for (const auto& [a, b] : {std::pair(b16, b16), {s8, s8}, {u8, s8}, {s8, u8}, {u8, u8}})
-    for (const zoo::MatmulShape& s : {zoo::MatmulShape{16, 64, 64}, {13, 33, 40}, {20, 70, 31}, {40, 17, 130}, {64, 64, 18}})
+    for (const zoo::MatmulShape& s :
+         {zoo::MatmulShape{16, 64, 64}, {13, 33, 40}, {20, 70, 31}, {40, 17, 130}, {64, 64, 18}, {140, 70, 37}, {150, 70, 40}})
       for (const int transposed : {0, 1, 2, 3}) {
         zoo::Ranges r;
         const UOp i = r.out(s.m), j = r.out(s.n), k = r.sum(s.k);
@@ -122,6 +123,43 @@ TEST(Contract, PackedFactors) {
         built.run(c.data(), 0, built.info.extent);
         EXPECT_TRUE(want.bytes[0] == compiled.bytes[0]) << what << ", compiled";
       }
+}
+
+// What a product of bfloat16 or of bytes costs besides its dots.
+TEST(Contract, PackedFactorsAreReadInVectors) {
+  Target t = small(1 << 20);
+  t.renderer = "llvm", t.vector_bytes = 64, t.n_vector_registers = 32, t.dots_bfloat16 = t.dots_bytes = true;
+  const auto product = [](DType a, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed) {
+    zoo::Ranges r;
+    const DType dt = a == DType::BFloat16 ? DType::Float32 : DType::Int32;
+    const UOp i = r.out(m), j = r.out(n), q = r.sum(k);
+    const UOp x = zoo::at(zoo::buffer(1, m * k, a), a_transposed ? q * m + i : i * k + q);
+    const UOp y = zoo::at(zoo::buffer(2, k * n, a), b_transposed ? j * k + q : q * n + j);
+    return zoo::sink({zoo::put(zoo::buffer(0, m * n, dt), i * n + j, zoo::sum_over(cast(x, dt) * cast(y, dt), {q}), {i, j})});
+  };
+  for (const DType a : {DType::BFloat16, DType::Int8}) {
+    // What all parts of a launch pack does not keep it on one thread.
+    for (const bool b_transposed : {false, true}) {
+      const ProgramInfo info = ProgramInfo::of(lower_kernel(product(a, 512, 512, 512, false, b_transposed), t));
+      EXPECT_EQ(info.extent / info.min_part, 2) << fmt::format("{}, {}", a, b_transposed);
+    }
+    for (const bool a_transposed : {false, true})
+      for (const int64_t n : {512, 1024, 2048}) {
+        const UOp program = lower_kernel(product(a, n, n, n, a_transposed, false), t);
+        const std::string what = fmt::format("{} {} {}", a, n, a_transposed);
+        int n_scalars = 0, n_widened = 0;
+        for (const Node* u : program->src()[1]->src()) {
+          n_scalars += u->op == Op::Load && u->dtype == a && u->shape.empty();
+          n_widened += u->op == Op::Cast && u->dtype == DType::Int32;
+        }
+        EXPECT_EQ(n_scalars, 0) << what;
+        EXPECT_EQ(n_widened, 0) << what;  // rows of bytes are summed by dots, too
+        EXPECT_EQ(to_text(program.src(0).arg()).find("strip") != std::string::npos, a_transposed) << what;
+      }
+    // Packing is not repaid by two or three rows.
+    for (const int64_t m : {2, 3, 4})
+      EXPECT_EQ(opts(product(a, m, 1000, 256, false, true), t).find("contract") != std::string::npos, m == 4) << fmt::format("{}, {} rows", a, m);
+  }
 }
 
 TEST(Contract, MatmulThatIsChunkedOrCut) {
