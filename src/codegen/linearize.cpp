@@ -12,7 +12,7 @@
 #include <limits>
 #include <set>
 
-#include "base/mapped.h"
+#include "base/lists.h"
 #include "base/ptr_map.h"
 #include "codegen/loops.h"
 
@@ -29,20 +29,21 @@ class Linearizer {
 
   UOp run() {
     order_ = toposort(tree_.stores);
-    const int n_nodes = static_cast<int>(order_.size()), n_blocks = static_cast<int>(tree_.blocks.size());
-    for (int i = 0; i < n_nodes; ++i) number_[order_[i]] = i;
+    n_nodes_ = static_cast<int>(order_.size());
+    const int n_blocks = static_cast<int>(tree_.blocks.size());
+    for (int i = 0; i < n_nodes_; ++i) number_[order_[i]] = i;
     block_.assign(order_.size(), nullptr);
-    for (int i = 0; i < n_nodes; ++i) block_[i] = find_block(order_[i]);
+    for (int i = 0; i < n_nodes_; ++i) block_[i] = find_block(order_[i]);
 
     // Items are numbered: nodes first, then blocks.
     deps_.resize(order_.size() + n_blocks);
     items_.resize(n_blocks);
     first_seen_.assign(n_blocks, std::numeric_limits<int>::max());
     late_.assign(order_.size() + n_blocks, false);
-    for (int i = 0; i < n_nodes; ++i) place(i);
+    for (int i = 0; i < n_nodes_; ++i) place(i);
     for (const UOp& s : tree_.stores) {
       late_[number(s.node())] = true;
-      for (const Block* b = block_[number(s.node())]; b->parent; b = b->parent) late_[n_nodes + b->id] = true;
+      for (const Block* b = block_[number(s.node())]; b->parent; b = b->parent) late_[n_nodes_ + b->id] = true;
     }
     for (int b = 0; b < n_blocks; ++b)
       std::stable_sort(items_[b].begin(), items_[b].end(), [&](int x, int y) {
@@ -72,28 +73,24 @@ class Linearizer {
     return block;
   }
 
-  int seen(int item) const {
-    const int n_nodes = static_cast<int>(order_.size());
-    return item < n_nodes ? item : first_seen_[item - n_nodes];
-  }
+  int seen(int item) const { return item < n_nodes_ ? item : first_seen_[item - n_nodes_]; }
 
   // Unrolled sums advance together: the first addition of each, then the second. One after the other they would want
   // the operands of all copies at once.
   int step(int item) const {
-    if (item >= static_cast<int>(order_.size()) || tree_.step.empty()) return std::numeric_limits<int>::max();
+    if (item >= n_nodes_ || tree_.step.empty()) return std::numeric_limits<int>::max();
     const auto it = tree_.step.find(order_[item]);
     return it == tree_.step.end() ? std::numeric_limits<int>::max() : it->second;
   }
 
   void place(int i) {
-    const int n_nodes = static_cast<int>(order_.size());
     const Node* n = order_[i];
     if (is_leaf(n)) return;
     if (n->op != Op::Range) items_[block_[i]->id].push_back(i);
     for (const Block* b = block_[i]; b->parent; b = b->parent) {
       if (first_seen_[b->id] != std::numeric_limits<int>::max()) break;
       first_seen_[b->id] = i;
-      items_[b->parent->id].push_back(n_nodes + b->id);
+      items_[b->parent->id].push_back(n_nodes_ + b->id);
     }
     for (const Node* s : n->src()) {
       if (is_leaf(s) || s->op == Op::Range) continue;
@@ -102,10 +99,10 @@ class Linearizer {
       const Block *a = block_[j], *b = block_[i];
       while (a != b) {
         if (a->depth >= b->depth) {
-          from = n_nodes + a->id;
+          from = n_nodes_ + a->id;
           a = a->parent;
         } else {
-          to = n_nodes + b->id;
+          to = n_nodes_ + b->id;
           b = b->parent;
         }
       }
@@ -155,7 +152,6 @@ class Linearizer {
   }
 
   void write(const Block* block) {
-    const int n_nodes = static_cast<int>(order_.size());
     UOp open;
     if (block->range) {
       const Node* r = block->range.node();
@@ -167,7 +163,7 @@ class Linearizer {
       list_.push_back(open);
     }
     for (const int item : sorted(block)) {
-      if (item >= n_nodes) write(tree_.blocks[item - n_nodes].get());
+      if (item >= n_nodes_) write(tree_.blocks[item - n_nodes_].get());
       else instruction(order_[item]);
     }
     if (open) list_.push_back(UOp::make(Op::EndRange, DType::Void, {open}));
@@ -197,6 +193,7 @@ class Linearizer {
   std::vector<std::string>& names_;
   int64_t& extent_;
   NodeList order_;
+  int n_nodes_ = 0;
   PtrMap<Node, int> number_;
   std::vector<Block*> block_;
   std::vector<std::vector<int>> deps_, items_;

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <unordered_set>
 
-#include "base/mapped.h"
+#include "base/lists.h"
 #include "ir/remake.h"
 
 namespace whit::codegen {

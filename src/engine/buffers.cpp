@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/flags.h"
-#include "base/mapped.h"
+#include "base/lists.h"
 #include "ir/build.h"
 #include "schedule/multi.h"
 
@@ -31,11 +31,6 @@ NodeList float_buffers(const UOp& of) {
     if (n->op == Op::Buffer && is_float(n->dtype)) found.push_back(n);
   return found;
 }
-std::vector<int64_t> sorted(std::vector<int64_t> ids) {
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return ids;
-}
 // A SHRINK that says how much of an axis counts and leaves all in its place.
 bool is_sized(const Node* n) {
   if (n->op != Op::Shrink || !std::equal(n->shape.begin(), n->shape.end(), n->src()[0]->shape.begin())) return false;
@@ -52,14 +47,15 @@ std::vector<int64_t> origins_below(const UOp& of) {
       const std::vector<int64_t>& older = std::static_pointer_cast<Buffer>(memory)->made_from;
       ids.insert(ids.end(), older.begin(), older.end());
     }
-  return sorted(std::move(ids));
+  sort_unique(ids);
+  return ids;
 }
 
 void remember_origin(const UOp& b, const UOp& of) {
   constexpr size_t kMost = 4096;  // parameters are older than what is made in a loop
   std::vector<int64_t> ids = origins_below(of);
   for (const Node* n : float_buffers(of)) ids.push_back(n->arg.int_at(0));
-  ids = sorted(std::move(ids));
+  sort_unique(ids);
   if (ids.size() > kMost) ids.resize(kMost);
   buffer_of(buffer_parts(b)[0])->made_from = std::move(ids);
 }

@@ -197,14 +197,14 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t
   const uint64_t flags = hash_mix(hash128(codegen_flags()).lo, passes_key());
   std::vector<CacheKey> keys;
   std::unordered_map<std::string_view, const CodePath*> paths;
+  for (const CompileJob& job : jobs) {
+    const CodePath*& path = paths[job.device];
+    if (!path) path = &code_path(job.device);
+    keys.push_back({job.sink.node(), path, hash_mix(hash_mix(flags, device_id(job.device)), static_cast<uint64_t>(beam))});
+  }
+  Cache& c = cache();
   {
-    Cache& c = cache();
     std::set<CacheKey> seen;
-    for (const CompileJob& job : jobs) {
-      const CodePath*& path = paths[job.device];
-      if (!path) path = &code_path(job.device);
-      keys.push_back({job.sink.node(), path, hash_mix(hash_mix(flags, device_id(job.device)), static_cast<uint64_t>(beam))});
-    }
     std::lock_guard lock(c.mutex);
     for (size_t i = 0; i < jobs.size(); ++i) {
       if (const auto it = c.map.find(keys[i]); it != c.map.end()) out[i] = it->second;
@@ -239,7 +239,6 @@ std::vector<ExecutablePtr> compile_all(std::span<const CompileJob> jobs, int64_t
   for (size_t i = 1; i < n_threads; ++i) threads.emplace_back(work);
   work();
   for (std::thread& t : threads) t.join();
-  Cache& c = cache();
   std::lock_guard lock(c.mutex);
   for (const Missing& m : missing)
     if (m.made) c.map.emplace(m.key, m.made);

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
-#include "base/mapped.h"
+#include "base/lists.h"
 #include "engine/buffers.h"
 #include "engine/capture.h"
 #include "engine/realize.h"
@@ -42,16 +43,8 @@ bool keeps_order(const Node* n, const Shape& in) {
     case Op::Reshape:
     case Op::Bitcast: return true;
     case Op::Expand: return n->shape.numel() == in.numel();
-    case Op::Permute: {
-      int64_t last = -1;
-      for (size_t a = 0; a < in.size(); ++a) {
-        const int64_t axis = n->arg.int_at(a);
-        if (in[static_cast<size_t>(axis)] == 1) continue;
-        if (axis < last) return false;
-        last = axis;
-      }
-      return true;
-    }
+    case Op::Permute:
+      return std::ranges::is_sorted(n->arg.as_ints() | std::views::filter([&](int64_t a) { return in[static_cast<size_t>(a)] != 1; }));
     default: return false;
   }
 }

@@ -7,8 +7,8 @@
 
 #include "base/flags.h"
 #include "base/immortal.h"
+#include "base/lists.h"
 #include "base/log.h"
-#include "base/mapped.h"
 #include "base/os.h"
 #include "base/profile.h"
 #include "engine/buffers.h"
@@ -41,23 +41,17 @@ const Node* skip_identities(const Node* n) {
 UOp memory_view(const UOp& u, const std::unordered_map<const Node*, UOp>& replaced) {
   SmallVec<const Node*, 8> chain;
   UOp at = u;
-  for (;;) {
-    if (at.op() == Op::Buffer) {
-      const auto it = replaced.find(at.node());
-      if (it != replaced.end()) at = it->second;
-      break;
-    }
+  while (at.op() != Op::Buffer) {
     if (const UOp where = realized(at)) {
       at = where;
-    } else if (at.op() == Op::After) {
-      at = at.src(0);
-    } else if ((is_movement(at.op()) && at.op() != Op::Stack) || at.op() == Op::Detach) {
-      if (at.op() != Op::Detach) chain.push_back(at.node());
-      at = at.src(0);
-    } else {
-      return {};
+      continue;
     }
+    const bool moves = is_movement(at.op()) && at.op() != Op::Stack;
+    if (!moves && at.op() != Op::After && at.op() != Op::Detach) return {};
+    if (moves) chain.push_back(at.node());
+    at = at.src(0);
   }
+  if (const auto it = replaced.find(at.node()); it != replaced.end()) at = it->second;
   for (size_t i = chain.size(); i-- > 0;) at = chain[i]->op == Op::Reshape ? reshape(at, chain[i]->shape) : with_first_src(chain[i], at);
   return at;
 }
@@ -90,7 +84,6 @@ std::vector<UOp> unbound(std::span<const UOp> roots, VariableValues& values) {
 // Graphs of one device each, for graphs that may be on several.
 struct Spread {
   std::vector<UOp> roots{};     // of the schedule
-  std::vector<size_t> owner{};  // by those: number of the given root
   std::vector<size_t> first{};  // by given root: number of its first one; one past the last at the end
   std::vector<int64_t> axis{};  // by given root, of Shards
 };
@@ -114,7 +107,6 @@ Spread spread(std::span<const UOp> given, bool is_moved) {
       const bool shared = j != i && !same && (bases[i].size() > 1 || bases[j].size() > 1);
       if (n->op != Op::After && (shared || (n->op == Op::Buffer && p != given[i]))) p = UOp::make(Op::Contiguous, p.dtype(), {p});
       s.roots.push_back(p);
-      s.owner.push_back(i);
     }
   }
   s.first.push_back(s.roots.size());
@@ -147,8 +139,8 @@ std::vector<BufferPtr> execute(const BoundSchedule& bound, std::span<const UOp> 
   std::vector<BufferPtr> outputs(static_cast<size_t>(s.n_outputs));
   std::vector<BoundArg> args(s.buffers.size());
   std::vector<char> is_state(s.buffers.size(), 0);
-  for (size_t i = 0; i < s.roots.size(); ++i)
-    if (wanted[roots.owner[i]].op() == Op::After) is_state[static_cast<size_t>(s.roots[i])] = 1;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    for (size_t r = roots.first[i]; wanted[i].op() == Op::After && r < roots.first[i + 1]; ++r) is_state[static_cast<size_t>(s.roots[r])] = 1;
   for (size_t i = 0; i < s.buffers.size(); ++i) {
     const ScheduleBuffer& b = s.buffers[i];
     BoundArg& a = args[i];
@@ -252,10 +244,8 @@ std::vector<UOp> realize(std::span<const UOp> roots, const VariableValues& given
   if (!replaced.empty()) {
     std::unordered_map<const Node*, UOp> map = replaced;
     for (const Node* n : toposort(to_schedule))
-      if (n->op != Op::Buffer && realized(UOp(n))) {
-        const UOp view = memory_view(UOp(n), replaced);
-        if (view) map.emplace(n, view);
-      }
+      if (n->op != Op::Buffer && realized(UOp(n)))
+        if (const UOp view = memory_view(UOp(n), replaced)) map.emplace(n, view);
     for (UOp& u : to_schedule) u = substitute(u, map);
   }
   BoundSchedule bound;

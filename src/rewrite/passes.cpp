@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/immortal.h"
 #include "ir/verify.h"
 #include "rewrite/rewrite.h"
 
@@ -18,10 +19,8 @@ struct PassScope::Pass {
 namespace {
 
 std::mutex mutex;
-std::vector<std::shared_ptr<const PassScope::Pass>>& all_passes() {
-  static auto& all = *new std::vector<std::shared_ptr<const PassScope::Pass>>;
-  return all;
-}
+struct Passes : std::vector<std::shared_ptr<const PassScope::Pass>> {};
+constexpr auto all_passes = immortal<Passes>;
 // 0 without passes, which is what almost every graph asks; else another number after each change.
 std::atomic<uint64_t> key{0}, n_changes{0};
 void set_key() { key = all_passes().empty() ? 0 : ++n_changes; }

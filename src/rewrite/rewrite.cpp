@@ -87,7 +87,7 @@ struct Rewriter::Impl {
 
   UOp apply(const Node* n, bool* stop) {
     if (rule_limit >= 0 && n_rewrites.load(std::memory_order_relaxed) >= rule_limit) return {};
-    RuleCtx cx{options.ctx, options.name, false, options.vectors};
+    RuleCtx cx{options.ctx, false, options.vectors};
     const bool timed = current_trace || track_stats > 0;
     const int64_t start = timed ? os::now_ns() : 0;
     const Rule* fired = nullptr;
@@ -101,7 +101,7 @@ struct Rewriter::Impl {
     const int64_t time_ns = os::now_ns() - start;
     if (track_stats > 0) count_match(rules.full_name(fired), time_ns);
     if (track_stats > 2) fmt::print(stderr, "{}: {} {} -> {}\n", options.name, rules.full_name(fired), name(n->op), name(out.op()));
-    if (current_trace) current_trace->events.push_back({options.name, rules.full_name(fired), fired, UOp(n), out, time_ns});
+    if (current_trace) current_trace->events.push_back({options.name, rules.full_name(fired), UOp(n), out, time_ns});
     return out;
   }
 

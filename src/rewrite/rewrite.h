@@ -43,7 +43,6 @@ class Rewriter {
 struct RewriteEvent {
   const char* pass;
   std::string rule;  ///< "algebra/add-zero"
-  const Rule* row;
   UOp before, after;
   int64_t time_ns;  ///< of the look-up, match and build
 };

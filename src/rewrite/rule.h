@@ -26,7 +26,6 @@ struct Rule : Row {
   const char* grows_why = nullptr;
   void* user = nullptr;  ///< of rules made at run time; found as static_cast<const Rule*>(m.row)->user
   bool raw_order = false;
-  bool check = true;
 
   /// The result may be larger than what it replaces; says why that is wanted.
   constexpr Rule grows(const char* why) const {

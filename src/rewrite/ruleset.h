@@ -11,10 +11,9 @@ namespace whit {
 
 /// What a rule's function may see of the pass it runs in.
 struct RuleCtx {
-  void* user = nullptr;   ///< RewriteOptions::ctx
-  const char* pass = "";  ///< RewriteOptions::name
-  bool stop = false;      ///< set by a rule of a bottom-up pass: keep this node and do not enter its sources
-  bool vectors = false;   ///< RewriteOptions::vectors
+  void* user = nullptr;  ///< RewriteOptions::ctx
+  bool stop = false;     ///< set by a rule of a bottom-up pass: keep this node and do not enter its sources
+  bool vectors = false;  ///< RewriteOptions::vectors
   template <class T> T& as() const { return *static_cast<T*>(user); }
 };
 

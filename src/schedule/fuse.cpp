@@ -16,7 +16,6 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "base/mapped.h"
 #include "ir/build.h"
 #include "schedule/kernels.h"
 
@@ -239,7 +238,7 @@ class Fuser {
 
   // Pass 3.
   void join_small() {
-    Numbered<int32_t> level(kernels_.size(), -1), n_left(kernels_.size(), 0), work;
+    Numbered<int32_t> level(kernels_.size(), 0), n_left(kernels_.size(), 0), work;
     Numbered<std::vector<int32_t>> before(kernels_.size());
     for (size_t k = 0; k < kernels_.size(); ++k) {
       if (into_[k] != static_cast<int32_t>(k)) continue;
@@ -251,7 +250,6 @@ class Fuser {
       }
       if (n_left[k] == 0) work.push_back(static_cast<int32_t>(k));
     }
-    for (const int32_t k : work) level[k] = 0;
     for (size_t i = 0; i < work.size(); ++i) {
       const int32_t k = work[i];
       for (const int32_t p : before[k]) {
@@ -264,7 +262,7 @@ class Fuser {
     std::unordered_map<int64_t, int32_t> open;
     for (size_t i = kernels_.size(); i-- > 0;) {
       const int32_t k = static_cast<int32_t>(i);
-      if (into_[i] != k || kernel(k).is_copy() || level[i] < 0) continue;
+      if (into_[i] != k || kernel(k).is_copy()) continue;
       const auto is_temp = [&](const NestStore& s) { return g_.buffers[memory_of(s.buffer)].kind == VirtualBuffer::Kind::Temp; };
       const bool makes_temp = std::ranges::any_of(nest(k).stores, is_temp);
       const int64_t most = makes_temp ? kSmallTemp : nest(k).has_reduce ? kSmallReduce : kSmallUpdate;

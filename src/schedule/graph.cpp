@@ -7,6 +7,7 @@
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "ir/remake.h"
+#include "rules/gradient.h"
 
 namespace whit::sched {
 
@@ -65,15 +66,14 @@ UOp zeros(DType dtype, const Shape& shape, const Scalar& v) {
 
 // The reduce of `x` over an axis and others, in parts of that axis: all but `parts` are reduced, then `parts`.
 UOp reduce_in_parts(const UOp& x, const UOp& r, int64_t axis, int64_t parts) {
-  const auto args = r.arg().as_list();
-  const std::string_view monoid = args[0].as_str();
-  Dims dims, axes;
+  const std::string_view monoid = r.arg().at(0).as_str();
+  Dims dims, axes = axes_of(r);
   for (size_t i = 0; i < x.shape().size(); ++i) {
     const int64_t size = x.shape()[i];
     if (static_cast<int64_t>(i) == axis) dims.push_back(parts);
     dims.push_back(static_cast<int64_t>(i) == axis ? size / parts : size);
   }
-  for (size_t b = 1; b < args.size(); ++b) axes.push_back(args[b].as_int() + (args[b].as_int() >= axis));
+  for (int64_t& a : axes) a += a >= axis;
   UOp first = reduce_axes(reshape(x, dims), monoid, axes);
   first = UOp::make(Op::Contiguous, first.dtype(), {first});
   const int64_t last[] = {axis};
@@ -89,11 +89,11 @@ UOp split_reduce(const UOp& r) {
   constexpr int64_t kManyOutputs = 512;
   if (n_out >= kManyOutputs) return r;
   const int64_t max_parts = std::min<int64_t>(256, (int64_t{1} << flag::REDUCEOP_SPLIT_SIZE()) / n_out);
-  const auto args = r.arg().as_list();
+  const Dims axes = axes_of(r);
   // The outermost reduced axis that has a divisor in reach: parts are as contiguous as can be.
-  int64_t longest = args[1].as_int();
-  for (size_t a = 1; a < args.size(); ++a) {
-    const int64_t axis = args[a].as_int(), size = x.shape()[static_cast<size_t>(axis)];
+  int64_t longest = axes[0];
+  for (const int64_t axis : axes) {
+    const int64_t size = x.shape()[static_cast<size_t>(axis)];
     if (size > x.shape()[static_cast<size_t>(longest)]) longest = axis;
     for (int64_t parts = max_parts; parts >= 8; --parts)
       if (size % parts == 0) return reduce_in_parts(x, r, axis, parts);
@@ -106,9 +106,7 @@ UOp split_reduce(const UOp& r) {
   for (const int64_t n : x.shape())
     for (Dims* d : {&head, &tail}) d->push_back(0), d->push_back(n);
   head[2 * at + 1] = tail[2 * at] = size / parts * parts;
-  const std::string_view monoid = args[0].as_str();
-  Dims axes;
-  for (size_t a = 1; a < args.size(); ++a) axes.push_back(args[a].as_int());
+  const std::string_view monoid = r.arg().at(0).as_str();
   return UOp::make(monoid_op(monoid), r.dtype(), {reduce_in_parts(shrink(x, head), r, longest, parts), reduce_axes(shrink(x, tail), monoid, axes)});
 }
 

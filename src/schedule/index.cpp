@@ -31,7 +31,6 @@ static UOp affine(const UOp& a, int64_t factor, int64_t c) {
 }
 UOp add_index(const UOp& a, int64_t c) { return c == 0 ? a : affine(a, 1, c); }
 UOp mul_index(const UOp& a, int64_t c) { return c == 1 ? a : affine(a, c, 0); }
-UOp sub_index(int64_t c, const UOp& a) { return affine(a, -1, c); }
 void div_mod_index(const UOp& e, int64_t c, UOp& quotient, UOp& remainder) {
   UOp q = linear_div(e, c), r = linear_mod(e, c);
   WHIT_CHECK(q && r, "an index past 64 bits");
@@ -132,7 +131,7 @@ Index source_index(const Node* n, std::span<const UOp> index) {
     case Op::Flip:
       for (const int64_t a : arg) {
         const auto i = static_cast<size_t>(a);
-        out[i] = sub_index(in[i] - 1, index[i]);
+        out[i] = affine(index[i], -1, in[i] - 1);
       }
       return out;
     case Op::Window: {

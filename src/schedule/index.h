@@ -15,7 +15,6 @@ using Index = SmallVec<UOp, 6>;
 UOp add_index(const UOp& a, const UOp& b);
 UOp add_index(const UOp& a, int64_t c);
 UOp mul_index(const UOp& a, int64_t c);
-UOp sub_index(int64_t c, const UOp& a);  ///< c - a
 /// e // c and e % c (floor) for c > 0.
 void div_mod_index(const UOp& e, int64_t c, UOp& quotient, UOp& remainder);
 

@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "base/mapped.h"
 #include "ir/build.h"
 #include "ir/remake.h"
 #include "rules/rules.h"

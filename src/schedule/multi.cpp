@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/flags.h"
-#include "base/mapped.h"
+#include "base/lists.h"
 #include "base/text.h"
 #include "ir/build.h"
 #include "ir/eval.h"

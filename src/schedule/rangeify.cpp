@@ -1,5 +1,4 @@
 // Rangeify: what is in memory for certain, instances and nests.
-#include "base/mapped.h"
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "rules/linear.h"
@@ -32,7 +31,7 @@ int32_t Rangeify::add_buffer(VirtualBuffer::Kind kind, int32_t i, int32_t previo
 // A buffer for the value of node i.
 int32_t Rangeify::materialise(int32_t i) {
   int32_t& b = out_.buffer_of[i];
-  if (b < 0) b = add_buffer(VirtualBuffer::Kind::Temp, i, -1, node(i)->shape.numel(), device_of(i));
+  if (b < 0) b = add_buffer(VirtualBuffer::Kind::Temp, i, -1, node(i)->shape.numel(), device_[i]);
   in_memory_[i] = true;
   return b;
 }
@@ -50,7 +49,7 @@ void Rangeify::find_memory() {
   for (size_t k = 0; k < g_.size(); ++k) {
     const int32_t i = static_cast<int32_t>(k);
     const Node* n = node(i);
-    if (!forced_.materialised.empty() && forced_.materialised[k]) materialise(i);
+    if (forced_.materialised[k]) materialise(i);
     switch (n->op) {
       case Op::Buffer:
         out_.buffer_of[k] = add_buffer(VirtualBuffer::Kind::Input, i, -1, n->shape.numel(), n->device);
@@ -65,8 +64,8 @@ void Rangeify::find_memory() {
         materialise(i);
         break;
       case Op::Scatter: {
-        const int32_t base = add_buffer(VirtualBuffer::Kind::Temp, i, -1, n->shape.numel(), device_of(i));
-        out_.buffer_of[k] = add_buffer(VirtualBuffer::Kind::State, i, base, n->shape.numel(), device_of(i));
+        const int32_t base = add_buffer(VirtualBuffer::Kind::Temp, i, -1, n->shape.numel(), device_[i]);
+        out_.buffer_of[k] = add_buffer(VirtualBuffer::Kind::State, i, base, n->shape.numel(), device_[i]);
         in_memory_[k] = true;
         break;
       }
@@ -74,7 +73,7 @@ void Rangeify::find_memory() {
         const int32_t base = memory_below(src(i, 0));
         // A computed value is stored into in a copy of its own: others may want it as it was.
         int32_t previous = out_.buffer_of[base];
-        if (!is_state(base)) previous = add_buffer(VirtualBuffer::Kind::Temp, base, -1, node(base)->shape.numel(), device_of(base));
+        if (!is_state(base)) previous = add_buffer(VirtualBuffer::Kind::Temp, base, -1, node(base)->shape.numel(), device_[base]);
         for (size_t d = 1; d < n->n_src; ++d) {
           WHIT_CHECK(n->src()[d]->op == Op::Store, "AFTER of {}", n->src()[d]->op);
           const VirtualBuffer& p = out_.buffers[previous];

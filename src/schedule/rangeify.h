@@ -16,10 +16,10 @@
 // only; (3) the value of a kernel is exactly that of the graph: nothing but REDUCE of REDUCE is reassociated; (4) a load
 // is in bounds or gated.
 #pragma once
-#include <algorithm>
 #include <concepts>
 #include <unordered_map>
 
+#include "base/lists.h"
 #include "schedule/graph.h"
 
 namespace whit::sched {
@@ -76,12 +76,8 @@ struct NestGraph {
 struct Forced {
   Numbered<char> materialised{};  ///< by node
   Numbered<char> copied{};        ///< by node: states that are read from a copy
+  explicit Forced(size_t n_nodes) : materialised(n_nodes), copied(n_nodes) {}
 };
-
-template <class T> void sort_unique(std::vector<T>& v) {
-  std::sort(v.begin(), v.end());
-  v.erase(std::unique(v.begin(), v.end()), v.end());
-}
 
 struct RangeifyLimits {
   int max_buffers = 31;

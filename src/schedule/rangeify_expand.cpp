@@ -14,7 +14,7 @@ void Rangeify::visit(int32_t i) {
   if (n->op == Op::After) return visit_after(i);
   if (n->op == Op::Buffer) {
     count_loads(i);
-    if (!forced_.copied.empty() && forced_.copied[k]) copy_state(i);
+    if (forced_.copied[k]) copy_state(i);
     return;
   }
   if (n->op == Op::Scatter) return visit_scatter(i);
@@ -178,9 +178,17 @@ void Rangeify::count_loads(int32_t i) {
 // A state that is read after its memory was overwritten: read from a copy.
 void Rangeify::copy_state(int32_t i) {
   const Shape shape{node(i)->shape.numel()};
-  copies_[i] = add_buffer(VirtualBuffer::Kind::Temp, i, -1, shape[0], device_of(i));
+  copies_[i] = add_buffer(VirtualBuffer::Kind::Temp, i, -1, shape[0], device_[i]);
   Index index;
   own_nest_[i] = open_nest(i, shape, index);
+}
+
+// Of a symbolic SHRINK: the loops go to the most that a size can be, which may be past the end of its source.
+static UOp bounds_gate(const Node* n, std::span<const UOp> source) {
+  UOp gate;
+  for (size_t a = 0; n->n_src > 1 && a < source.size(); ++a)
+    if (n->arg.int_at(2 * a) == -1) gate = and_gate(gate, in_range(source[a], 0, n->src()[0]->shape[a]));
+  return gate;
 }
 
 Rangeify::Place Rangeify::place_of(int32_t view, int32_t base, std::span<const UOp> index) const {
@@ -210,7 +218,7 @@ void Rangeify::store_whole(int32_t i, int32_t buffer) {
 void Rangeify::visit_after(int32_t i) {
   const Node* n = node(i);
   count_loads(i);
-  if (!forced_.copied.empty() && forced_.copied[i]) copy_state(i);
+  if (forced_.copied[i]) copy_state(i);
   // The buffers of the states, oldest first.
   SmallVec<int32_t, 4> states;
   for (int32_t b = out_.buffer_of[i]; states.size() + 1 < n->n_src; b = out_.buffers[b].previous) states.push_back(b);
@@ -279,14 +287,6 @@ UOp Rangeify::flat_index(int32_t i, std::span<const UOp> index) const {
 int32_t Rangeify::materialised_relu(int32_t i) const {
   const auto r = relu_of_.find(i);
   return r != relu_of_.end() && own_nest_[r->second] >= 0 ? r->second : -1;
-}
-
-// Of a symbolic SHRINK: the loops go to the most that a size can be, which may be past the end of its source.
-UOp Rangeify::bounds_gate(const Node* n, std::span<const UOp> source) {
-  UOp gate;
-  for (size_t a = 0; n->n_src > 1 && a < source.size(); ++a)
-    if (n->arg.int_at(2 * a) == -1) gate = and_gate(gate, in_range(source[a], 0, n->src()[0]->shape[a]));
-  return gate;
 }
 
 UOp Rangeify::fresh_range(int32_t nest, int64_t size) { return range(size, nests_[nest].next_range++, AxisType::Reduce); }

@@ -82,7 +82,7 @@ class Rangeify {
       if (const uint16_t own = node(static_cast<int32_t>(i))->device) device_[i] = own;
       if (device_[i] == 0) device_[i] = default_device;
       for (const int32_t s : g_.src_of(i))
-        if (uint16_t& d = device_[static_cast<size_t>(s)]; d == 0) d = device_[i];
+        if (uint16_t& d = device_[s]; d == 0) d = device_[i];
     }
   }
 
@@ -91,7 +91,6 @@ class Rangeify {
  private:
   const Node* node(int32_t i) const { return g_.nodes[static_cast<size_t>(i)]; }
   int32_t src(int32_t i, size_t k) const { return g_.src_of(static_cast<size_t>(i))[k]; }
-  uint16_t device_of(int32_t i) const { return device_[static_cast<size_t>(i)]; }
 
   // ---- memory and instances (rangeify.cpp)
 
@@ -195,7 +194,6 @@ class Rangeify {
   UOp flat_index(int32_t i, std::span<const UOp> index) const;
   int32_t materialised_relu(int32_t i) const;
 
-  static UOp bounds_gate(const Node* n, std::span<const UOp> source);
   UOp fresh_range(int32_t nest, int64_t size);
   void expand(int32_t k);
 
@@ -214,13 +212,6 @@ class Rangeify {
 
   UOp value_of(const Instance& in);
 
-  static UOp reduce_value(const UOp& x, std::string_view monoid, std::span<const UOp> ranges);
-
-  static bool is_sum(const UOp& x) { return x.op() == Op::Reduce && x.arg().at(0).as_str() == "add"; }
-
-  static DType uint_of(int n);
-  static UOp bits_as(const UOp& x, DType dtype) { return x.dtype() == dtype ? x : UOp::make(Op::Bitcast, dtype, {x}); }
-
   UOp bitcast_value(const Node* n, const Instance& in) const;
   Nest& made_nest(int32_t id) { return out_.nests[nests_.size() - 1 - static_cast<size_t>(id)]; }
   void emit();
@@ -235,7 +226,7 @@ class Rangeify {
   const Graph& g_;
   const Forced& forced_;
   const RangeifyLimits& limits_;
-  std::vector<uint16_t> device_;  // by node
+  Numbered<uint16_t> device_;  // by node
   NestGraph out_{};
   Numbered<char> in_memory_{};
   std::vector<Cost> costs_{};

@@ -1,5 +1,6 @@
 // Rangeify, forward: the expression of every instance, and the nests.
 #include <algorithm>
+#include <functional>
 
 #include "ir/build.h"
 #include "ir/eval.h"
@@ -75,6 +76,15 @@ UOp Rangeify::zero_outside(const UOp& x, const UOp& inside) const {
   return where(inside, x, constant(x.dtype(), 0));
 }
 
+// A reduce of term(x). A reduce of a reduce is one reduce, of the terms of the inner one.
+template <class F = std::identity> static UOp reduce_value(const UOp& x, std::string_view monoid, std::span<const UOp> ranges, F term = {}) {
+  if (ranges.empty()) return term(x);
+  if (x.op() != Op::Reduce || x.arg().at(0).as_str() != monoid) return reduce(term(x), monoid, ranges);
+  SmallVec<UOp, 6> all(ranges.begin(), ranges.end());
+  for (size_t i = 1; i < x.n_src(); ++i) all.push_back(x.src(i));
+  return reduce(term(x.src(0)), monoid, all);
+}
+
 UOp Rangeify::value_of(const Instance& in) {
   const Node* n = node(in.node);
   const int32_t buffer = out_.buffer_of[in.node];
@@ -96,11 +106,8 @@ UOp Rangeify::value_of(const Instance& in) {
       const UOp x = source_value(in, 0), inside = in.own.back();
       if (in.own.size() == 1) return zero_outside(x, inside);
       const UOp j[] = {in.own[0]};
-      if (!inside || !is_sum(x)) return reduce_value(zero_outside(x, inside), "add", j);
-      // The condition goes inside of the sum, so that there is one sum.
-      SmallVec<UOp, 6> all(j, j + 1);
-      for (size_t r = 1; r < x.n_src(); ++r) all.push_back(x.src(r));
-      return reduce(zero_outside(x.src(0), inside), "add", all);
+      // The condition goes inside of a sum, so that there is one sum.
+      return reduce_value(x, "add", j, [&](const UOp& term) { return zero_outside(term, inside); });
     }
     case Op::Stack: {
       if (at[0].is_const()) return source_value(in, 0);
@@ -120,16 +127,8 @@ UOp Rangeify::value_of(const Instance& in) {
   }
 }
 
-// A reduce of a reduce is one reduce.
-UOp Rangeify::reduce_value(const UOp& x, std::string_view monoid, std::span<const UOp> ranges) {
-  if (ranges.empty()) return x;
-  if (x.op() != Op::Reduce || x.arg().at(0).as_str() != monoid) return reduce(x, monoid, ranges);
-  SmallVec<UOp, 6> all(ranges.begin(), ranges.end());
-  for (size_t i = 1; i < x.n_src(); ++i) all.push_back(x.src(i));
-  return reduce(x.src(0), monoid, all);
-}
-
-DType Rangeify::uint_of(int n) { return n == 1 ? DType::UInt8 : n == 2 ? DType::UInt16 : n == 4 ? DType::UInt32 : DType::UInt64; }
+static DType uint_of(int n) { return n == 1 ? DType::UInt8 : n == 2 ? DType::UInt16 : n == 4 ? DType::UInt32 : DType::UInt64; }
+static UOp bits_as(const UOp& x, DType dtype) { return x.dtype() == dtype ? x : UOp::make(Op::Bitcast, dtype, {x}); }
 
 UOp Rangeify::bitcast_value(const Node* n, const Instance& in) const {
   const int from = n_bytes(n->src()[0]->dtype), to = n_bytes(n->dtype);

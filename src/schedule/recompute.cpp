@@ -4,6 +4,7 @@
 #include "schedule/recompute.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "schedule/memory_plan.h"
 #include "schedule/rangeify.h"
@@ -97,7 +98,7 @@ class Recompute {
     steps_.clear();
     copy_of_.clear();
     std::vector<int32_t> at(n_);  // where the content of a buffer is
-    for (size_t b = 0; b < n_; ++b) at[b] = static_cast<int32_t>(b);
+    std::iota(at.begin(), at.end(), 0);
     const auto is_here = [&](int32_t b, int32_t c) { return dropped_[b] < 0 || c <= dropped_[b] || at[static_cast<size_t>(b)] != b; };
     std::vector<int32_t> todo;
     for (int32_t c = 0; c < std::ssize(s_.calls); ++c) {

@@ -7,10 +7,11 @@
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "base/flags.h"
 #include "base/immortal.h"
-#include "base/mapped.h"
+#include "base/lists.h"
 #include "ir/build.h"
 #include "ir/verify.h"
 #include "rewrite/passes.h"
@@ -138,19 +139,15 @@ void plan_within(Schedule& s, std::span<const char> hinted, int64_t budget) {
 
 std::shared_ptr<Schedule> build(const Graph& g, uint16_t default_device, int64_t memory_budget) {
   auto s = std::make_shared<Schedule>();
-  Forced forced;
+  Forced forced(g.size());
   std::vector<int32_t> node_of;  // by buffer
   const RangeifyLimits lim = limits();
   for (int attempt = 1;; ++attempt) {
     WHIT_CHECK(attempt < kMaxAttempts, "scheduling {} nodes does not settle", g.size());
     NestGraph nests = rangeify(g, forced, lim, default_device);
     const auto add = [&](Numbered<char>& set, const std::vector<int32_t>& nodes) {
-      set.resize(g.size(), 0);
       bool fresh = false;
-      for (const int32_t n : nodes) {
-        fresh |= !set[n];
-        set[n] = 1;
-      }
+      for (const int32_t n : nodes) fresh |= !std::exchange(set[n], 1);
       WHIT_CHECK(fresh, "a store cannot be separated from what it reads");
     };
     if (const auto hazards = find_hazards(nests); !hazards.empty()) {
