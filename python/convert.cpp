@@ -263,6 +263,13 @@ Tensor to_tensor(nb::handle h, const char* op) {
   raise(ErrorKind::Type, fmt::format("[{}] expected a Tensor or a number, got {}", op, python_type(h)));
 }
 
+Tensor to_value(nb::handle h, const Tensor& target, const char* op) {
+  const bool number = PyBool_Check(h.ptr()) || PyLong_Check(h.ptr()) || PyFloat_Check(h.ptr());
+  const bool array = PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()) || is_numpy(h);
+  if (is_weak(target.dtype()) || !(number || array)) return to_tensor(h, op);
+  return make_tensor(h, nb::none(), dtype_object(target.dtype()));
+}
+
 std::vector<Tensor> to_tensors(nb::handle list, const char* op) {
   std::vector<Tensor> out;
   for (nb::handle h : nb::borrow<nb::iterable>(list)) out.push_back(to_tensor(h, op));

@@ -58,6 +58,8 @@ IntTuple to_tuple(const Shape& shape);  ///< of ints, and UOps where it is symbo
 
 /// A Tensor, or a bool, int or float as a constant. errors: Type, names the operation and the Python type
 Tensor to_tensor(nb::handle h, const char* op);
+/// The value of an assignment: as to_tensor, but numbers, lists and arrays get the target's dtype. errors: as to_tensor
+Tensor to_value(nb::handle h, const Tensor& target, const char* op);
 /// A UOp, the graph of a Tensor, or a number as a weak constant. errors: Type
 UOp to_uop(nb::handle h);
 /// Anything Tensor(...) accepts.

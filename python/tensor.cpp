@@ -210,7 +210,11 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
 
   // State
   t.def(
-       "assign", [](nb::object self, nb::handle x) -> TensorObject { return nb::cast<Tensor&>(self).assign(to_tensor(x, "assign")), self; },
+       "assign",
+       [](nb::object self, nb::handle x) -> TensorObject {
+         Tensor& target = nb::cast<Tensor&>(self);
+         return target.assign(to_value(x, target, "assign")), self;
+       },
        nb::arg("x"))
       .def(
           "replace", [](nb::object self, const Tensor& x) -> TensorObject { return nb::cast<Tensor&>(self).replace(x), self; }, nb::arg("x"))
@@ -443,7 +447,7 @@ void bind_tensor(nb::module_& m, TensorClass& t) {
   t.def(
        "__getitem__", [](const Tensor& x, nb::handle i) { return x.get(to_indices(i, x)); }, nb::arg("indices").none())
       .def(
-          "__setitem__", [](Tensor& x, nb::handle i, nb::handle v) { x.set(to_indices(i, x), to_tensor(v, "setitem")); }, nb::arg("indices").none(),
+          "__setitem__", [](Tensor& x, nb::handle i, nb::handle v) { x.set(to_indices(i, x), to_value(v, x, "setitem")); }, nb::arg("indices").none(),
           nb::arg("v"))
       .def("gather", &Tensor::gather, nb::arg("dim"), nb::arg("index"))
       .def(

@@ -57,3 +57,16 @@ def test_wrong_types_are_named(call, said):
 def test_sizes_that_no_list_has():
   with pytest.raises(MemoryError, match="has 4.61e\\+18 lists"): Tensor.ones(2**62, 0).tolist()
   with pytest.raises(RuntimeError, match="reads a PARAM"): Tensor([1.0]).as_param(3).tolist()
+
+
+def test_counted_operations_stop_at_the_largest_number():
+  program = """
+from whit import GlobalCounters, Tensor
+a, b = Tensor.empty(2**10, 2**21, 2**10, device="NULL"), Tensor.empty(2**10, 2**10, 2**21, device="NULL")
+for _ in range(2): (a @ b).realize()
+print(GlobalCounters.global_ops)
+GlobalCounters.reset()
+print(GlobalCounters.global_ops)
+"""
+  done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+  assert done.stdout.split() == [str(2**63 - 1), "0"]

@@ -159,5 +159,26 @@ def test_an_array_on_the_left_gives_a_tensor(op):
     assert (a * w).sum().gradient(w)[0].tolist() == a.tolist() and isinstance(np.ones((2, 2), dtype=np.float32) @ Tensor.ones(2, 3), Tensor)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float64", "int64", "uint8", "bfloat16"])
+def test_what_is_no_tensor_is_assigned_in_the_targets_dtype(dtype):
+  t = Tensor([0, 1, 2, 3], dtype=dtype).realize()
+  t[1:3] = [7, 8]
+  assert t.tolist() == [0, 7, 8, 3]
+  t[[0, 3]] = np.array([5, 6])
+  assert t.tolist() == [5, 7, 8, 6]
+  t[0] = 1.5
+  whole = not t.is_floating_point()
+  assert t.tolist() == [1 if whole else 1.5, 7, 8, 6]
+  assert t.assign([4, 3, 2, 1]).tolist() == [4, 3, 2, 1]
+  assert t.assign(np.arange(4) + 0.5).tolist() == ([0, 1, 2, 3] if whole else [0.5, 1.5, 2.5, 3.5])
+  assert t.assign(2.5).tolist() == [2 if whole else 2.5] * 4 and t.assign(True).tolist() == [1] * 4
+  assert t.dtype == getattr(dtypes, dtype)
+
+
+def test_a_long_number_is_assigned_whole():
+  assert Tensor([0], dtype="int64").realize().assign([2**40 + 1]).tolist() == [2**40 + 1]
+  assert Tensor([0], dtype="float64").realize().assign([0.1]).tolist() == [0.1]
+
+
 def test_a_flag_takes_a_dtype():
   with Context(DEFAULT_FLOAT=dtypes.half): assert Tensor([1.0]).dtype is dtypes.half and Tensor.rand(2).dtype is dtypes.half

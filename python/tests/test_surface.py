@@ -10,6 +10,7 @@ import pytest
 import whit
 from whit import Context, Tensor, TinyJit, UOp, dtypes, function
 from whit.uop import Ops
+from whit.uop.ops import KernelInfo
 
 ROWS = [r for r in (pathlib.Path(__file__).parent / "tensor_surface.txt").read_text().splitlines() if not r.startswith("#")]
 EXCEPTIONS = {
@@ -245,6 +246,12 @@ def test_custom_kernel():
   out = Tensor.empty(2, 2).custom_kernel(a, b, fxn=matmul_kernel, grad_fxn=lambda gc, ga, gb, call: (None, call.src[2] * 0 + 5, None))[0]
   assert out.sum().gradient(a)[0].tolist() == [[5.0] * 3] * 2
   with pytest.raises(TypeError, match="SINK"): a.custom_kernel(fxn=lambda x: x)
+
+  def twice(out, x):  # memory is indexed as tinygrad's programs do
+    i, j = UOp.range(out.shape[0], 0), UOp.range(out.shape[1], 1)
+    return out[i, j].store(x.flatten()[i * out.shape[1] + j] * 2).end(i, j).sink(arg=KernelInfo(name="twice"))
+  assert Tensor.empty(2, 3).custom_kernel(a, fxn=twice)[0].tolist() == (a * 2).tolist()
+  assert UOp.arange(5)[1:3].shape == (2,) and UOp.arange(5)[1].shape == ()
   with pytest.raises(TypeError, match="SINK"): a.custom_kernel(fxn=lambda x: 3)
 
 

@@ -130,7 +130,8 @@ class CCompiler : public Compiler {
 std::shared_ptr<Compiler> make_c_compiler(const std::string& arch) {
   const CpuArch parsed = parse_cpu_arch(arch);
   const bool native_machine = parsed.machine == parse_cpu_arch(host_cpu_arch()).machine;
-  WHIT_USER(native_machine || parsed.cpu != "native", Device, "[c] arch '{}': this machine is {}", arch, host_cpu_arch());
+  WHIT_USER(native_machine || parsed.cpu != "native", Device, "[c] arch '{}' is not this machine, {}; expected MACHINE,CPU such as x86_64,x86-64-v3",
+            arch, host_cpu_arch());
   const std::vector<std::string> program = choose_program();
   const std::string version = version_of(program);
   return std::make_shared<CCompiler>(make_command(program, version, parsed, native_machine), version);

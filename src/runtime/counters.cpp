@@ -31,7 +31,7 @@ ThreadSum::Parts& ThreadSum::take() {
 
 int64_t ThreadSum::load() const {
   int64_t sum = -before_.load();
-  for (const Slot* s = slots.load(std::memory_order_acquire); s; s = s->next) sum += s->parts[part_].load(std::memory_order_relaxed);
+  for (const Slot* s = slots.load(std::memory_order_acquire); s; s = s->next) sum = add(sum, s->parts[part_].load(std::memory_order_relaxed));
   return sum;
 }
 

@@ -13,6 +13,8 @@ class ThreadSum {
 
   enum Part { kKernels, kOps, kBytes, kNs, kCount };
   using Parts = std::atomic<int64_t>[kCount];
+  /// a + b, at most the largest int64: kernels that run on no memory cost as much.
+  static int64_t add(int64_t a, int64_t b) { return __builtin_add_overflow(a, b, &a) ? INT64_MAX : a; }
   explicit ThreadSum(Part part) : part_(part) {}
   /// This thread's; only it writes to them.
   static Parts& own() { return own_ ? *own_ : take(); }
@@ -39,7 +41,9 @@ struct GlobalCounters {
 
   static void add_kernels(int64_t n_kernels, int64_t n_ops, int64_t n_bytes, int64_t t_ns) {
     ThreadSum::Parts& own = ThreadSum::own();
-    const auto add = [&](ThreadSum::Part p, int64_t n) { own[p].store(own[p].load(std::memory_order_relaxed) + n, std::memory_order_relaxed); };
+    const auto add = [&](ThreadSum::Part p, int64_t n) {
+      own[p].store(ThreadSum::add(own[p].load(std::memory_order_relaxed), n), std::memory_order_relaxed);
+    };
     add(ThreadSum::kKernels, n_kernels), add(ThreadSum::kOps, n_ops), add(ThreadSum::kBytes, n_bytes), add(ThreadSum::kNs, t_ns);
   }
   void add_memory(int64_t n_bytes);

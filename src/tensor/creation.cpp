@@ -117,13 +117,13 @@ Tensor Tensor::eye(int64_t n, std::optional<int64_t> m, std::optional<DType> dty
 }
 
 Tensor Tensor::one_hot(int64_t num_classes) const {
-  WHIT_USER(!is_float(dtype()), Runtime, "[one_hot] {} classes; expected integers", dtype());
   WHIT_USER(num_classes >= 0, Value, "[one_hot] {} classes; expected none below 0", num_classes);
   const int64_t axis = static_cast<int64_t>(ndim());
-  return one_hot_along(unsqueeze(axis), num_classes, axis).where(1, 0);
+  return one_hot_along("one_hot", unsqueeze(axis), num_classes, axis).where(1, 0);
 }
 
-Tensor detail::one_hot_along(const Tensor& index, int64_t n, int64_t dim) {
+Tensor detail::one_hot_along(const char* op, const Tensor& index, int64_t n, int64_t dim) {
+  WHIT_USER(!is_float(index.dtype()), Runtime, "[{}] {} classes; expected integers", op, index.dtype());
   const DType dt = index.dtype() == DType::Bool ? default_int() : index.dtype();
   return index.cast(dt).eq(wrap(shaped(cast(lanes(n), dt), along(index.ndim(), static_cast<size_t>(dim), n))));
 }

@@ -148,7 +148,7 @@ Tensor reduce_tensor(const Tensor& x, std::string_view monoid, std::span<const i
 std::optional<Tensor> winograd(const Tensor& x, const Tensor& weight, const Dims& pads, bool reversed = false);
 
 /// bool mask [.., n at dim]: index == lane number.
-Tensor one_hot_along(const Tensor& index, int64_t n, int64_t dim);
+Tensor one_hot_along(const char* op, const Tensor& index, int64_t n, int64_t dim);
 
 /// In a capture, before `roots` are run: gradients that nobody has read and that would have to be computed before a store of the
 /// roots overwrites what they read are left out; who asks for them later is told.

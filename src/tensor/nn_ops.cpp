@@ -70,9 +70,8 @@ Tensor reduce_loss(const char* op, const Tensor& x, std::string_view reduction) 
 }
 
 // The logarithms of the probabilities of labels along an axis, mixed with their mean over all classes.
-Tensor label_scores(const Tensor& log_probs, const Tensor& y, int64_t axis, double smoothing) {
-  const Tensor labels = is_float(y.dtype()) || y.dtype() == DType::Bool ? y.cast(default_int()) : y;
-  const Tensor hit = one_hot_along(labels.unsqueeze(axis), log_probs.size(axis), axis);
+Tensor label_scores(const char* op, const Tensor& log_probs, const Tensor& y, int64_t axis, double smoothing) {
+  const Tensor hit = one_hot_along(op, y.unsqueeze(axis), log_probs.size(axis), axis);
   const Tensor chosen = hit.where(log_probs, 0.0).sum(axis);
   return smoothing == 0 ? chosen : chosen * (1 - smoothing) + log_probs.mean(axis) * smoothing;
 }
@@ -99,7 +98,7 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& y, int64_t ignore_i
   WHIT_USER(ndim() == y.ndim() + 1, Runtime, "[{}] logits {} and labels {}: expected one label a row", op, shape(), y.shape());
   for (size_t i = 0; i < y.ndim(); ++i)
     WHIT_USER(shape()[i] == y.shape()[i], Runtime, "[{}] logits {} and labels {} differ in axis {}", op, shape(), y.shape(), i);
-  Tensor loss = label_scores(log_softmax(), y, static_cast<int64_t>(ndim()) - 1, label_smoothing).neg();
+  Tensor loss = label_scores(op, log_softmax(), y, static_cast<int64_t>(ndim()) - 1, label_smoothing).neg();
   if (ignore_index == -1) return reduce_loss(op, loss, reduction);
   const Tensor counts = y.ne(ignore_index);
   loss = counts.where(loss, 0.0);
@@ -122,7 +121,7 @@ Tensor Tensor::cross_entropy(const Tensor& y, std::string_view reduction, double
   for (size_t i = 0; i < ndim(); ++i)
     if (static_cast<int64_t>(i) != axis) want.push_back(shape()[i]);
   WHIT_USER(y.shape() == Shape(want), Runtime, "[{}] logits {} and labels {}: expected labels {}", op, shape(), y.shape(), dims_str(want));
-  return reduce_loss(op, label_scores(log_probs, y, axis, label_smoothing).neg(), reduction);
+  return reduce_loss(op, label_scores(op, log_probs, y, axis, label_smoothing).neg(), reduction);
 }
 
 Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int64_t> ignore_index, std::string_view reduction) const {
@@ -131,7 +130,7 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, std::optional<int
   const int64_t axis = ndim() == 1 ? 0 : 1;
   WHIT_USER(y.ndim() + 1 == ndim(), Runtime, "[{}] log probabilities {} and labels {}", op, shape(), y.shape());
   const int64_t classes = size(axis);
-  const Tensor hit = one_hot_along(y.unsqueeze(axis), classes, axis);
+  const Tensor hit = one_hot_along(op, y.unsqueeze(axis), classes, axis);
   Tensor w = constant(1.0, dtype()).expand(y.shape());
   if (weight.defined()) w = hit.where(weight.reshape(along(ndim(), static_cast<size_t>(axis), classes)), 0).sum(axis).cast(weight.dtype());
   if (ignore_index) w = y.ne(*ignore_index).where(w, 0.0);

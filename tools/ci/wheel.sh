@@ -22,7 +22,9 @@ if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
   "$build/bin/abi3audit" --strict "$wheel"
 fi
 files=$(unzip -l "$wheel")
-for file in licenses/{whit,llvm-19-dev,nanobind,robin_map,libstdc++-12-dev}.txt py.typed _whit.pyi compat.py distributed.py; do
+linked=(licenses/{whit,llvm-19-dev,nanobind,robin_map,libstdc++-12-dev,nlohmann-json3-dev,zlib1g-dev}.txt
+  licenses/lib{boost1.74,fmt,mbedtls,ncurses,png,sqlite3,xxhash,zstd}-dev.txt)
+for file in "${linked[@]}" py.typed _whit.pyi compat.py distributed.py; do
   [[ $files == *"whit/$file"* ]] || fail "$wheel has no $file"
 done
 

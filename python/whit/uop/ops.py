@@ -170,8 +170,15 @@ class _Methods(_Base):
     if len(idx) != len(self.shape): raise ValueError(f"[UOp.index] {len(idx)} indices for shape {self.shape}")
     flat: Any = 0
     for i, n in zip(idx, self.shape): flat = flat * n + i
-    flat_self = self if len(self.shape) == 1 else UOp.param(self.arg[0], self.dtype, (math.prod(self.shape),))
+    memory = _unshaped(self)
+    flat_self = memory if len(memory.shape) == 1 else UOp.param(memory.arg[0], self.dtype, (math.prod(self.shape),))
     return UOp(Ops.INDEX, self.dtype, (flat_self, _to_uop(flat)) + ((gate,) if gate is not None else ()))
+
+  def __getitem__(self, idx: Any) -> UOp:
+    """An element of a kernel's memory, as `index`; of any other value what Tensor gives, slices too."""
+    each = idx if isinstance(idx, tuple) else (idx,)
+    if _unshaped(self).op is Ops.PARAM and len(each) == len(self.shape) and all(isinstance(i, (int, UOp)) for i in each): return self.index(*each)
+    return _whit.Tensor(self)[_wrap(idx)].uop
 
   def load(self) -> UOp: return UOp(Ops.LOAD, self.dtype, (self,))
   def store(self, value: Any) -> UOp: return UOp(Ops.STORE, dtypes.void, (self, value if isinstance(value, UOp) else UOp.const(value, self.dtype)))
@@ -214,6 +221,12 @@ class _Methods(_Base):
     return lambda *args, **kwargs: _unwrap(got(*_wrap(args), **_wrap(kwargs)))
 
 
+def _unshaped(u: UOp) -> UOp:
+  """What stands below reshapes, whose elements lie in the same order."""
+  while u.op is Ops.RESHAPE: u = u.src[0]
+  return u
+
+
 def _to_uop(x: Any) -> UOp: return x if isinstance(x, UOp) else UOp.const(x)
 
 
@@ -235,7 +248,7 @@ def _creator(name: str) -> Any:
 
 
 EXTENDED = UOp
-added = [n for n in vars(_Methods) if not n.startswith("__") or n == "__getattr__"]
+added = [n for n in vars(_Methods) if not n.startswith("__") or n in ("__getattr__", "__getitem__")]
 for _name in added: setattr(UOp, _name, vars(_Methods)[_name])
 _creators = ("arange", "zeros", "ones", "full", "eye", "linspace", "empty", "rand", "randn")
 for _name in _creators: setattr(UOp, _name, _creator(_name))

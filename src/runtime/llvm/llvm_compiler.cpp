@@ -115,8 +115,8 @@ TargetSpec make_spec(const std::string& arch) {
   spec.triple = parsed.machine + "-unknown-linux-gnu";
   std::vector<std::string> features;
   if (parsed.cpu == "native") {
-    WHIT_USER(parsed.machine == parse_cpu_arch(host_cpu_arch()).machine, Device, "[llvm] arch '{}': this machine is {}, so 'native' cannot be {}",
-              arch, host_cpu_arch(), parsed.machine);
+    WHIT_USER(parsed.machine == parse_cpu_arch(host_cpu_arch()).machine, Device,
+              "[llvm] arch '{}' is not this machine, {}; expected MACHINE,CPU such as x86_64,x86-64-v3", arch, host_cpu_arch());
     spec.cpu = llvm::sys::getHostCPUName().str();
     // The name alone lies where a hypervisor or the system hides features.
     for (const auto& feature : llvm::sys::getHostCPUFeatures()) features.push_back((feature.second ? "+" : "-") + feature.first().str());
