@@ -15,6 +15,7 @@
 //  4. Recursion follows the nesting of REDUCEs, never the depth of an expression.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/ptr_map.h"
 #include "codegen/affine.h"
@@ -191,16 +192,13 @@ class Expander {
 
   // Lanes that lie a constant stride apart are stored one by one: a scatter instruction takes several times as long.
   bool store_lanes(const UOp& at, const UOp& value, const Block* block) {
-    const Strided s = strided(at.src(1));
-    if (!s.lanes) return false;
-    const int64_t n = s.lanes.shape()[0];
+    const Places p = places(at.src(1));
+    if (p.offset.empty()) return false;
     std::vector<UOp> stores;
-    for (int64_t l = 0; l < n; ++l) {
+    for (int64_t l = 0; l < p.n(); ++l) {
       UOp gate = at.n_src() == 3 ? at.src(2) : UOp();
       if (gate && !gate.shape().empty()) gate = lane_of(gate, l);
-      Affine flat = s.rest;
-      flat.constant += l / s.divisor * s.stride;
-      stores.push_back(whit::store(index_like(at, build_affine(flat, at.src(1).dtype()), gate), lane_of(value, l)));
+      stores.push_back(whit::store(p.from(at, p.offset[static_cast<size_t>(l)], gate), lane_of(value, l)));
     }
     for (const UOp& st : stores) {
       tree_.pin(st, block);
@@ -209,26 +207,49 @@ class Expander {
     return true;
   }
 
-  // rest + stride * (LANES // divisor); no lanes when a vector of indices is something else.
-  struct Strided {
-    UOp lanes{};
-    int64_t stride = 0, divisor = 1;
+  // rest + offset[lane], of numbers; no offsets when a vector of indices is something else.
+  struct Places {
     Affine rest{};
+    std::vector<int64_t> offset{};
+
+    int64_t n() const { return std::ssize(offset); }
+    /// The distance of two neighbouring lanes, 0 when it is not always the same.
+    int64_t stride() const {
+      for (int64_t l = 1; l < n(); ++l)
+        if (offset[static_cast<size_t>(l)] != offset[0] + l * (offset[1] - offset[0])) return 0;
+      return n() < 2 ? n() : offset[1] - offset[0];
+    }
+    /// The place `first` after the rest, in the memory of `at`.
+    UOp from(const UOp& at, int64_t first, const UOp& gate = {}) const {
+      Affine flat = rest;
+      flat.constant += first;
+      return index_like(at, build_affine(flat, at.src(1).dtype()), gate);
+    }
   };
-  static Strided strided(const UOp& flat) {
-    Strided s;
-    if (flat.shape().empty()) return s;
-    s.rest = affine_of(flat);
-    for (const Affine::Term& t : s.rest.terms)
-      if (!t.node.shape().empty()) {
-        const bool is_part = t.node.op() == Op::FloorDiv && t.node.src(0).op() == Op::Lanes && t.node.src(1).is_const();
-        if (s.lanes || (t.node.op() != Op::Lanes && !is_part)) return {};
-        if (is_part) s.divisor = t.node.src(1).arg().as_int();
-        s.lanes = t.node;
-        s.stride = t.factor;
+  static Places places(const UOp& flat) {
+    Places p;
+    if (flat.shape().empty()) return p;
+    const Affine all = affine_of(flat);
+    p.rest.constant = all.constant;
+    std::vector<int64_t> offset(static_cast<size_t>(flat.shape()[0]));
+    for (const Affine::Term& t : all.terms) {
+      if (t.node.shape().empty()) {
+        p.rest.add(t.node, t.factor);
+        continue;
       }
-    if (s.lanes) s.rest.add(s.lanes, -s.stride);
-    return s;
+      if (!t.node.ranges().empty()) return {};
+      UOp lanes;
+      for (const Node* n : toposort(t.node))
+        if (n->op == Op::Lanes) lanes = UOp(n);
+      for (size_t l = 0; l < offset.size() && lanes; ++l) {
+        const UOp place = t.node == lanes ? idx(static_cast<int64_t>(l)) : substitute(t.node, {{lanes.node(), idx(static_cast<int64_t>(l))}});
+        if (place.vmin() != place.vmax()) return {};
+        offset[l] += t.factor * place.vmin();
+      }
+      if (!lanes) return {};
+    }
+    p.offset = std::move(offset);
+    return p;
   }
 
   // ---- accumulators placed in the output
@@ -315,8 +336,8 @@ class Expander {
         UOp at = src[0];
         if (at.op() != Op::Index) break;
         if (at.n_src() == 3 && is_const_int(at.src(2), 0)) return constant(n->dtype, 0);
-        if (const UOp shuffled = load_shuffled(at)) return shuffled;
         if (const UOp transposed = load_transposed(n->src()[0], at, scope)) return transposed;
+        if (const UOp shuffled = load_shuffled(at)) return shuffled;
         int64_t lanes = 1;
         at = contiguous(at, lanes);
         return UOp::make(Op::Load, n->dtype, {at}, lanes > 1 ? Arg(lanes) : Arg());
@@ -326,54 +347,57 @@ class Expander {
     return make_folded(n->op, n->dtype, src, n->arg);
   }
 
-  // Every second element, from two vectors along memory that end where the last one is, each element k times (neighbours in
-  // a window, as of pooling), or all backwards, from one: a shuffle instead of a gather.
+  // Lanes that lie in few vectors along memory (every second element, all backwards, each k times, or rows of a narrow matrix):
+  // these and a shuffle instead of a gather.
   static UOp load_shuffled(const UOp& at) {
-    const Strided s = strided(at.src(1));
-    if (!s.lanes) return {};
-    const int64_t n = s.lanes.shape()[0], k = s.divisor;
-    UOp gate = at.n_src() == 3 ? at.src(2) : UOp(), part[2];
+    constexpr int64_t kMostParts = 4;
+    const Places p = places(at.src(1));
+    const int64_t n = p.n(), stride = p.stride();
+    if (n < 2 || stride == 1) return {};
+    const auto [lo, hi] = std::ranges::minmax(p.offset);
+    if (hi - lo >= kMostParts * n) return {};
+    const UOp gate = at.n_src() == 3 ? at.src(2) : UOp(), lanes = UOp::make(Op::Lanes, DType::WeakInt, {}, n);
     const bool by_lane = gate && !gate.shape().empty();
-    const bool back = k == 1 && s.stride == -1;
-    if (k > 1 ? s.stride != 1 || n % k != 0 || n == k || by_lane : !back && (s.stride != 2 || n < 4 || n % 2 != 0)) return {};
+    if (by_lane && stride == 0) return {};
     if (by_lane)
       for (const Node* u : toposort(gate))
-        if (u->op == Op::Load || (u->op == Op::Lanes && u != s.lanes.node())) return {};
-    const int64_t begin = back ? 1 - n : 0, n_parts = k > 1 || back ? 1 : 2;
-    for (int64_t i = 0; i < n_parts; ++i) {
-      Affine first = s.rest;
-      first.constant += begin + i * (n - 1);
-      if (by_lane) {
-        // Of the lane that each element is for; those between two are not read.
-        const UOp lane = back ? s.lanes * -1 + (n - 1) : floor_div(s.lanes + i * (n - 1), 2);
-        gate = substitute(at.src(2), {{s.lanes.node(), lane}});
-        if (!back) gate = gate & vec_of(n, [&](int64_t l) { return constant(DType::Bool, (l + i * (n - 1)) % 2 == 0); });
+        if (u->op == Op::Load || (u->op == Op::Lanes && u != lanes.node())) return {};
+    std::vector<UOp> parts;
+    std::vector<int64_t> first;
+    for (int64_t begin = lo; begin <= hi; begin += n) {
+      // The last part ends at the last element, or is masked where there is no other.
+      first.push_back(hi - lo < n ? lo : std::min(begin, hi - n + 1));
+      const auto is_read = [&](int64_t l) { return by_lane ? (first.back() + l - lo) % std::abs(stride) == 0 : first.back() + l <= hi; };
+      UOp mask = by_lane || hi - lo + 1 < n ? vec_of(n, [&](int64_t l) { return const_bool(is_read(l)); }) : UOp();
+      if (by_lane) {  // that of the lane which each element is for
+        const UOp place = lanes + (first.back() - p.offset[0]);
+        mask = substitute(gate, {{lanes.node(), stride < 0 ? floor_div(place * -1, -stride) : floor_div(place, stride)}}) & mask;
+      } else if (gate) {
+        mask = mask ? mask & spread(gate, n) : gate;
       }
-      part[i] = UOp::make(Op::Load, at.dtype(), {index_like(at, build_affine(first, at.src(1).dtype()), gate)}, n / k);
+      parts.push_back(UOp::make(Op::Load, at.dtype(), {p.from(at, first.back(), mask)}, n));
     }
     return vec_of(n, [&](int64_t l) {
-      const int64_t i = n_parts == 2 && l >= n / 2;
-      return lane_of(part[i], l / k * s.stride - begin - i * (n - 1));
+      const int64_t place = p.offset[static_cast<size_t>(l)];
+      size_t i = parts.size() - 1;
+      while (i > 0 && place < first[i]) --i;
+      return lane_of(parts[i], place - first[i]);
     });
   }
 
   // Where copies lie side by side in memory and lanes far apart, a square of both is read along memory and transposed in
   // registers, by swaps of ever larger squares. All copies find the same nodes.
   static UOp load_transposed(const Node* index_, const UOp& at, const Scope& scope) {
-    const Strided s = strided(at.src(1));
-    if (!s.lanes || s.divisor != 1 || std::abs(s.stride) < 2 || at.n_src() == 3) return {};
-    const int64_t n = s.lanes.shape()[0];
+    const Places p = places(at.src(1));
+    const int64_t n = p.n();
+    if (std::abs(p.stride()) < 2 || at.n_src() == 3) return {};
     for (const Node* r : index_->range_set->nodes) {
       const UOp* value = axis_type(r) == AxisType::Upcast && range_size(r) % n == 0 ? scope.values.find(r) : nullptr;
       if (!value || stride_of(affine_of(UOp(index_->src()[1])), UOp(r)).value != 1) continue;
       const int64_t copy = const_int(*value) % n;
       const DType dt = at.dtype() == DType::Bool ? DType::UInt8 : at.dtype();  // bits are not shuffled
       std::vector<UOp> rows;
-      for (int64_t l = 0; l < n; ++l) {
-        Affine first = s.rest;
-        first.constant += l * s.stride - copy;
-        rows.push_back(cast(UOp::make(Op::Load, at.dtype(), {index_like(at, build_affine(first, at.src(1).dtype()))}, n), dt));
-      }
+      for (const int64_t offset : p.offset) rows.push_back(cast(UOp::make(Op::Load, at.dtype(), {p.from(at, offset - copy)}, n), dt));
       for (int64_t half = 1; half < n; half *= 2) {
         std::vector<UOp> swapped;
         for (int64_t i = 0; i < n; ++i)
@@ -395,10 +419,10 @@ class Expander {
       if (at.n_src() == 2 || at.src(2).shape().empty()) return at;
       return UOp::make(Op::Index, at.dtype(), {at.src(0), spread(flat, n_lanes(at.src(2))), at.src(2)});
     }
-    const Strided s = strided(flat);
-    if (s.stride != 1 || s.divisor != 1) return at;
-    lanes = s.lanes.shape()[0];
-    return index_like(at, build_affine(s.rest, flat.dtype()), at.n_src() == 3 ? at.src(2) : UOp());
+    const Places p = places(flat);
+    if (p.stride() != 1) return at;
+    lanes = p.n();
+    return p.from(at, p.offset[0], at.n_src() == 3 ? at.src(2) : UOp());
   }
 
   // ---- what closes loops

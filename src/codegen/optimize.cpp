@@ -14,7 +14,7 @@ UOp optimize(const UOp& sink, const Target& target, int64_t* min_part, Decisions
     nest.decisions = decisions;
     nest.place = static_cast<size_t>(&nest - nests.data());
     merge_ranges(nest);
-    if (block_rows(nest, target, out) || contract(nest, target, out)) continue;
+    if (block_rows(nest, target, out) || join_rows(nest, target, out) || contract(nest, target, out)) continue;
     for (Nest& part : vectorize(std::move(nest), target)) out.push_back(std::move(part));
   }
   if (min_part) {

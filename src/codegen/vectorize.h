@@ -25,6 +25,10 @@ UOp remake_end(const UOp& e, const RangeMap& map, std::span<const UOp> ranges);
 /// what every part does first.
 void parallelize(Nest& nest, std::span<const UOp> loops, double ns, const Target& target, double again_ns = 0);
 
+/// Rows shorter than a vector (matmuls of few columns and terms, pixels with three channels) become one axis of lanes; false
+/// where that does not pay.
+bool join_rows(const Nest& nest, const Target& target, std::vector<Nest>& out);
+
 /// Unrolls REDUCEs of a few terms, splits long ones into lanes, makes an output axis lanes where that is best. Gives
 /// one nest or more.
 std::vector<Nest> vectorize(Nest nest, const Target& target);

@@ -162,6 +162,58 @@ TEST(Contract, PackedFactorsAreReadInVectors) {
   }
 }
 
+// Accesses of memory, in loops or not, that are not one vector along it: gathers, scatters and single elements.
+int count_scattered(const UOp& program) {
+  int n = 0;
+  for (const Node* m : program->src()[1]->src())
+    if (m->op == Op::Store || m->op == Op::Load) {
+      const Node *at = m->src()[0], *value = m->op == Op::Store ? m->src()[1] : m;
+      n += at->op == Op::Index && (!UOp(at->src()[1]).shape().empty() || UOp(value).shape().empty());
+    }
+  return n;
+}
+
+// Rows shorter than a vector: lanes run over all of the output, and what they read is vectors along memory, shuffled.
+TEST(JoinedRows, AreReadAndStoredAlongMemory) {
+  Target t = small(1 << 20);
+  t.vector_bytes = 64;
+  t.n_vector_registers = 32;
+  using S = zoo::MatmulShape;
+  for (const S& s : {S{17, 3, 3}, S{17, 3, 7}, S{100, 3, 7}, S{7, 3, 7, true}, S{100, 7, 1}, S{1000, 7, 1, false, true}, S{64, 7, 3}, S{3, 3, 3},
+                     S{333, 3, 3, true, true, true}, S{1000, 2, 2}, S{64, 7, 1, false, false, true, 3}}) {
+    const std::string name = fmt::format("{}x{}x{}", s.m, s.n, s.k);
+    EXPECT_NE(opts(zoo::matmul(s), t).find("joined"), std::string::npos) << name;
+    EXPECT_EQ(check(zoo::matmul(s), t), "") << name;
+    EXPECT_EQ(count_scattered(lower_kernel(zoo::matmul(s), t)), 0) << name;
+    for (const int vector_bytes : {16, 32}) {
+      Target narrow = t;
+      narrow.vector_bytes = vector_bytes;
+      EXPECT_EQ(check(zoo::matmul(s), narrow), "") << name;
+    }
+  }
+  zoo::Ranges r;
+  const UOp i = r.out(1001), c = r.out(3);
+  const UOp pixel = cast(zoo::at(zoo::buffer(1, 3003, DType::UInt8), i * 3 + c), DType::Float32);
+  const UOp kernel =
+      zoo::sink({zoo::put(zoo::buffer(0, 3003), i * 3 + c, (pixel - zoo::at(zoo::buffer(2, 3), c)) * zoo::at(zoo::buffer(3, 3), c), {i, c})});
+  EXPECT_EQ(check(kernel, t), "");
+  EXPECT_EQ(count_scattered(lower_kernel(kernel, t)), 0);
+}
+
+// What would be computed again for each column, or reads what it overwrites, stays as it is.
+TEST(JoinedRows, OnlyWhereNothingIsRepeated) {
+  const Target t = small(1 << 20);
+  zoo::Ranges r;
+  const UOp i = r.out(100), j = r.out(3), k = r.sum(3), to = zoo::buffer(0, 300);
+  const UOp row = zoo::at(zoo::buffer(1, 100), i), at = i * 3 + j, x = zoo::at(zoo::buffer(2, 300), at);
+  const UOp sum = zoo::sum_over(zoo::at(zoo::buffer(2, 300), i * 3 + k), {k});
+  for (const UOp& value : {x * alu(Op::Exp2, {row}), x - sum, zoo::at(to, at) + row}) {
+    const UOp kernel = zoo::sink({zoo::put(to, at, value, {i, j})});
+    EXPECT_EQ(opts(kernel, t).find("joined"), std::string::npos);
+    EXPECT_EQ(check(kernel, t), "");
+  }
+}
+
 TEST(Contract, MatmulThatIsChunkedOrCut) {
   EXPECT_EQ(check(zoo::matmul({100, 300, 130}), small(32 << 10)), "");
   EXPECT_EQ(check(zoo::matmul({100, 300, 130, false, true, true}), small(4 << 10)), "");
