@@ -155,6 +155,7 @@ std::vector<ContractPlan> tiles_of(const Contraction& c, const Target& t, const 
   std::vector<UOp> rows = c.own[p.swapped ? 0 : 1];
   std::stable_sort(rows.begin(), rows.end(), [&](const UOp& a, const UOp& b) { return reach(c.sum.node(), a) < reach(c.sum.node(), b); });
   std::erase_if(rows, [](const UOp& r) { return r.n_src() > 0; });  // as far as another loop says
+  if (p.across) rows = {p.across};
   const int64_t n = size_of(p.lane);
   const int64_t n_vectors = ceil_div(n, p.lanes);
   const double n_tiles = product(c.summed) * product(c.own[0]) * product(c.own[1]) * product(c.batch) / static_cast<double>(n);
@@ -184,6 +185,7 @@ std::vector<ContractPlan> tiles_of(const Contraction& c, const Target& t, const 
     for (const UOp& r : rows) {
       if (r != rows[0] && size_of(rows[0]) >= 4) break;
       for (int64_t tile = 1; tile <= std::min(most, size_of(r)); ++tile) {
+        if (p.across && (tile % kSquare != 0 || p.lanes % tile != 0)) continue;
         add(cost(size_of(r), tile, 1), v, {{r, tile}});
         if (tile != size_of(r)) continue;
         for (const UOp& q : rows) {
@@ -204,12 +206,21 @@ bool is_contiguous(const Operand& x, const UOp& axis) {
   return s.linear && s.value == 1;
 }
 
+// Cycles for an element that is packed across memory.
+double copy_cycles(const Operand& x, const UOp& k) { return x.square_terms(k) ? 0.4 : 1.2; }
+
 // Every lane axis of both factors is tried. The best plan comes first.
 std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const Target& t) {
   std::vector<ContractPlan> plans;
   double best = 1e300;
   const UOp st = nest.ends[0].src(0);
   const Affine out = affine_of(st.src(0).src(1));
+  const auto across_of = [&](const std::vector<UOp>& rows) {
+    std::vector<UOp> axes{UOp()};
+    for (const UOp& r : rows)
+      if (size_of(r) >= kSquare && r.n_src() == 0 && stride_of(out, r).value == 1) axes.push_back(r);
+    return axes;
+  };
   for (const bool swapped : {false, true}) {
     const Operand& x = c.x[swapped ? 1 : 0];
     for (const UOp& lane : c.own[swapped ? 1 : 0]) {
@@ -232,17 +243,21 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
       // A window would be packed once a tap.
       p.pack = p.must_pack || (far >= 1024 && reuse >= 64 && n_packed <= 2 * static_cast<double>(x.load.src(0).src(0).shape().numel()));
       const double again = x.is_plain || (c.terms && !contiguous) ? 1 : 2;  // neighbours in memory are at most rotated
-      p.pack_cycles = p.pack ? again * (contiguous ? 0.25 : 1.2) : 0;
-      double others = n_packed * p.pack_cycles;
+      p.pack_cycles = p.pack ? again * (contiguous ? 0.25 : copy_cycles(x, c.summed.back())) : 0;
       const Stride s = stride_of(out, lane);
       const double n_stored = product(c.own[0]) * product(c.own[1]) * product(c.batch);
       // Lanes that lie a page apart in the output share cache sets.
-      others += n_stored * (s.linear && s.value == 1 ? 0.15 : s.linear && s.value * c.n_bytes < 3072 ? 0.8 : 4.0);
-      std::vector<ContractPlan> more = tiles_of(c, t, p);
-      for (ContractPlan& plan : more) plan.cycles += others;
-      const bool wins = more.front().cycles < best;
-      best = std::min(best, more.front().cycles);
-      plans.insert(wins ? plans.begin() : plans.end(), more.begin(), more.end());
+      const double stored = s.linear && s.value == 1 ? 0.15 : s.linear && s.value * c.n_bytes < 3072 ? 0.8 : 4.0;
+      for (const UOp& across : across_of(c.own[swapped ? 0 : 1])) {
+        p.across = across;
+        if (across && (stored < 0.4 || c.terms || p.lanes % kSquare != 0)) continue;
+        std::vector<ContractPlan> more = tiles_of(c, t, p);
+        if (more.empty()) continue;
+        for (ContractPlan& plan : more) plan.cycles += n_packed * p.pack_cycles + n_stored * (across ? 0.4 : stored);
+        const bool wins = more.front().cycles < best;
+        best = std::min(best, more.front().cycles);
+        plans.insert(wins ? plans.begin() : plans.end(), more.begin(), more.end());
+      }
     }
   }
   if (plans.empty()) return plans;
@@ -286,7 +301,7 @@ class Builder {
     const bool is_rotated =
         c_.terms && p_.vectors > 2 && std::ranges::count_if(toposort(y_.value), [](const Node* m) { return m->op == Op::Load; }) == 1;
     stage_y_ = y_.is_gated_by(c_.summed) || (!is_rotated && (!y_.is_plain || y_.load.dtype() != c_.dtype));
-    heavy_ = is_heavy();
+    heavy_ = p_.across || is_heavy();
     tiles_a_strip_ = tiles_a_strip();
     std::vector<Segment> parts;
     if (n_panels > 0) parts.push_back({0, n_panels, p_.vectors, p_.lanes});
@@ -440,7 +455,8 @@ class Builder {
       // Unrolled, the loads of several terms want registers at once.
       const bool roomy = s.unroll <= 2 && product(copies) * static_cast<double>(s.unroll) * 8 <= 5 * target_.n_vector_registers;
       for (size_t i = 0; i < summed.size(); ++i) {
-        const bool unrolled = i + 1 == summed.size() && size_of(summed[i]) <= 8 && roomy;
+        const bool unrolled = i + 1 == summed.size() && size_of(summed[i]) <= 8 && roomy &&
+                              !(panel && product(copies) * static_cast<double>(size_of(summed[i])) > target_.n_vector_registers / 2);
         terms.push_back(with_type(summed[i], unrolled ? AxisType::Unroll : AxisType::Reduce));
         at[summed[i].node()] = terms.back();
       }
@@ -464,7 +480,7 @@ class Builder {
       ranges.insert(ranges.end(), copies.begin(), copies.end());
       ranges.push_back(u);
       ranges.push_back(l);
-      if (cut_ || heavy_) rest_in_tile(sum, ranges, at);
+      if (cut_ || heavy_) rest_in_tile(sum, ranges, at, masked);
       else at[c_.sum.node()] = sum;
       if (x_is_moved_) at[c_.sum.node()] = at[c_.sum.node()] - broadcast_sum(at, element, terms) * 128;
       for (const UOp& e : nest_.ends) nest.ends.push_back(end(substitute(masked ? masked_store(e.src(0)) : e.src(0), at), ranges));
@@ -515,8 +531,11 @@ class Builder {
   // The accumulators of a finished tile rest in scratch memory, and a loop over the tile does what follows the sum: where
   // that is much code for each vector, it is there once. Those of a cut sum rest there while other tiles are worked on:
   // the tile is then over all ranges inside of the cut.
-  void rest_in_tile(const UOp& sum, std::vector<UOp>& ranges, RangeMap& at) {
+  // Where rows, not lanes, follow each other in the output, squares of the tile are transposed when they are read.
+  void rest_in_tile(const UOp& sum, std::vector<UOp>& ranges, RangeMap& at, bool masked) {
     RangeMap own, later;
+    const auto is_across = [&](const UOp& r) { return p_.across && at.at(p_.across.node()).depends_on(r) && size_of(r) % kSquare == 0; };
+    const bool turned = std::ranges::any_of(ranges, [&](const UOp& r) { return axis_type(r.node()) == AxisType::Upcast && is_across(r); });
     std::vector<UOp> dims;
     UOp flat = idx(0);
     for (UOp& r : ranges) {
@@ -525,11 +544,13 @@ class Builder {
       const UOp dim = with_type(r, t == AxisType::Weak ? AxisType::Loop : t);
       own.emplace(r.node(), dim);
       dims.push_back(dim);
-      if (t == AxisType::Upcast) {
-        const UOp loop_ = with_type(r, AxisType::Loop);
-        later.emplace(r.node(), loop_);
-        after_.push_back(loop_);
-        r = loop_;
+      const bool is_copy = t == AxisType::Upcast;
+      if (is_copy || (turned && t == AxisType::Lane)) {
+        const bool is_lane = is_copy && turned && is_across(r);
+        const UOp then = with_type(r, is_lane ? AxisType::Lane : is_copy && !(turned && masked) ? AxisType::Loop : AxisType::Upcast);
+        later.emplace(r.node(), then);
+        after_.push_back(then);
+        r = then;
       }
       flat = flat * size_of(r) + r;
     }
@@ -588,11 +609,11 @@ class Builder {
     for (const auto* list : {&mid_, &panels_, &after_, &inner_}) nest.order.insert(nest.order.end(), list->begin(), list->end());
     nest.opts += "contract rows";
     for (const ContractPlan::Row& r : p_.rows) nest.opts += fmt::format(" {}", r.tile);
-    nest.opts += fmt::format(" vectors {}x{}{}{}{} ", p_.vectors, p_.lanes, p_.pack ? " pack" : "",
+    nest.opts += fmt::format(" vectors {}x{}{}{}{}{} ", p_.vectors, p_.lanes, p_.pack ? " pack" : "",
                              tiles_a_strip_ > 1 ? " strip"
                              : stage_y_         ? " stage"
                                                 : "",
-                             cut_ ? " cut" : "");
+                             cut_ ? " cut" : "", p_.across ? " across" : "");
     // What is packed or staged inside of an outer loop would be made again in each part of an inner one.
     std::vector<UOp> candidates = pre_, parallel;
     if (!cut_ && !pack_is_open_) candidates.insert(candidates.end(), mid_.begin(), mid_.end());
@@ -650,7 +671,8 @@ bool dots(Nest& nest, const Contraction& c, const Target& target, std::vector<Ne
     if (std::ranges::any_of(c.own[i], [](const UOp& r) { return r.n_src() > 0; })) return false;  // as far as another loop says
     if (!is_contiguous(x, k)) pack += n[i] > kMostCopied ? 1e300 : 0.8 * terms * n[i];
     if (n[i] < 4) continue;
-    const double rows = n[1 - i], vectors = std::ceil(n[i] / static_cast<double>(lanes)), copy = is_contiguous(x, c.own[i][0]) ? 0 : 1.2 * n[i];
+    const double rows = n[1 - i], vectors = std::ceil(n[i] / static_cast<double>(lanes)),
+                 copy = is_contiguous(x, c.own[i][0]) ? 0 : copy_cycles(x, k) * std::max<double>(n[i], kSquare);
     chain = std::min(chain, terms * (copy + std::max({0.55 * rows * vectors, rows + vectors / 2, std::min(rows * vectors, 4.0)})));
   }
   const double few = std::min(n[0], n[1]);
@@ -762,7 +784,8 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
     const UOp& k = unpacked.summed.back();
     const auto lies_along = [&](const Operand& x) { return x.is_plain && is_contiguous(x, k); };
     const bool along = size_of(k) >= 32 && lies_along(unpacked.x[0]) && lies_along(unpacked.x[1]);
-    if (rows < 2 || (rows < (c.terms ? 4 : 16) && along) || too_big(p)) return false;
+    const bool is_cheap = c.terms || c.x[p.swapped ? 1 : 0].square_terms(c.summed.back());
+    if (rows < 2 || (rows < (is_cheap ? 4 : 16) && along) || too_big(p)) return false;
   }
   Contraction flat;
   if (const std::optional<Nest> staged = flatten(nest, c, flat))

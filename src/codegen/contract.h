@@ -17,6 +17,7 @@ struct ContractPlan {
   std::vector<Row> rows;  ///< register tile along the broadcast operand's axes, at most two; the second divides
   bool pack = false;      ///< the vector operand is packed into panels
   bool must_pack = false;
+  UOp across;              ///< the first row axis, where it and not the lane axis lies along the output: tiles are stored transposed
   double pack_cycles = 0;  ///< of an element that is packed
   double cycles = 0;       ///< the model's guess, one core
 };

@@ -385,29 +385,45 @@ class Expander {
     });
   }
 
-  // Where copies lie side by side in memory and lanes far apart, a square of both is read along memory and transposed in
-  // registers, by swaps of ever larger squares. All copies find the same nodes.
-  static UOp load_transposed(const Node* index_, const UOp& at, const Scope& scope) {
+  // Where copies lie side by side in memory and lanes far apart, squares of both are read along memory, as many as a vector
+  // holds side by side, and transposed in registers: rows are interleaved in parts of 16 bytes, as machines do it, then the
+  // parts put together. A last group of copies that is not whole begins early.
+  UOp load_transposed(const Node* index_, const UOp& at, const Scope& scope) {
     const Places p = places(at.src(1));
-    const int64_t n = p.n();
-    if (std::abs(p.stride()) < 2 || at.n_src() == 3) return {};
+    const int64_t n = p.n(), wide = target_.vector_bytes / n_bytes(at.dtype());
+    if (std::abs(p.stride()) < 2 || (n & (n - 1)) != 0) return {};
     for (const Node* r : index_->range_set->nodes) {
-      const UOp* value = axis_type(r) == AxisType::Upcast && range_size(r) % n == 0 ? scope.values.find(r) : nullptr;
+      const int64_t n_copies = range_size(r), width = n_copies < wide ? n : std::max(n, wide);
+      const UOp* value = axis_type(r) == AxisType::Upcast && n_copies >= n ? scope.values.find(r) : nullptr;
       if (!value || stride_of(affine_of(UOp(index_->src()[1])), UOp(r)).value != 1) continue;
-      const int64_t copy = const_int(*value) % n;
+      if (at.n_src() == 3 && UOp(index_->src()[2]).depends_on(UOp(r))) continue;
+      const int64_t group = const_int(*value) / width * width, copy = const_int(*value) - std::min(group, n_copies - width);
       const DType dt = at.dtype() == DType::Bool ? DType::UInt8 : at.dtype();  // bits are not shuffled
       std::vector<UOp> rows;
-      for (const int64_t offset : p.offset) rows.push_back(cast(UOp::make(Op::Load, at.dtype(), {p.from(at, offset - copy)}, n), dt));
-      for (int64_t half = 1; half < n; half *= 2) {
-        std::vector<UOp> swapped;
-        for (int64_t i = 0; i < n; ++i)
-          swapped.push_back(vec_of(n, [&](int64_t l) {
-            const int64_t other = (i ^ l) & half;
-            return lane_of(rows[static_cast<size_t>(i ^ other)], l ^ other);
-          }));
-        rows = std::move(swapped);
+      for (int64_t l = 0; l < n; ++l) {
+        const UOp gate = at.n_src() < 3 ? UOp() : at.src(2).shape().empty() ? at.src(2) : lane_of(at.src(2), l);
+        rows.push_back(cast(UOp::make(Op::Load, at.dtype(), {p.from(at, p.offset[static_cast<size_t>(l)] - copy, gate)}, width), dt));
       }
-      return cast(rows[static_cast<size_t>(copy)], at.dtype());
+      const int64_t part = std::min<int64_t>(width, 16 / n_bytes(dt)), n_mixed = std::min(n, part);
+      // Of `some` rows, which follow each other in lanes, and their part / some columns from `first` on.
+      const auto place = [&](int64_t some, int64_t row, int64_t column, const std::vector<UOp>& from) {
+        const int64_t c = column % part, n_columns = part / some;
+        return lane_of(from[static_cast<size_t>(row / some * some + c / n_columns)], column - c + c % n_columns * some + row % some);
+      };
+      std::vector<UOp>& mixed = turned_[{rows[0].node(), rows[1].node()}];
+      if (mixed.empty()) {
+        mixed = rows;
+        for (int64_t some = 2; some <= n_mixed; some *= 2) {
+          std::vector<UOp> next;
+          for (int64_t i = 0; i < n; ++i)
+            next.push_back(vec_of(width, [&](int64_t l) {
+              const int64_t w = l % part;
+              return place(some / 2, i / some * some + w % some, l - w + i % some * (part / some) + w / some, mixed);
+            }));
+          mixed = std::move(next);
+        }
+      }
+      return cast(vec_of(n, [&](int64_t l) { return place(n_mixed, l, copy, mixed); }), at.dtype());
     }
     return {};
   }
@@ -629,6 +645,7 @@ class Expander {
   std::unordered_map<const Node*, int> level_;
   Scope outer_;  // no range stands for anything else
   std::map<std::vector<const Node*>, UOp> folded_;
+  std::map<std::pair<const Node*, const Node*>, std::vector<UOp>> turned_;  // by the first two rows of what is transposed
   std::map<std::vector<int64_t>, std::vector<Group>> groups_;
   Block* floor_ = nullptr;  // holds what depends on no range
   Placed placed_;

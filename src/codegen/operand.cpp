@@ -98,6 +98,17 @@ Stride Operand::stride(const UOp& range) const {
   return s;
 }
 
+int64_t Operand::square_terms(const UOp& k) const {
+  const Stride s = stride(k);
+  if (!is_plain || !s.linear || s.value != 1 || is_gated_by(std::vector{k})) return 0;
+  const int64_t n = range_size(k.node());
+  int64_t best = 0;
+  const auto waste = [](int64_t d) { return static_cast<double>((d + 15) / 16 * 16) / static_cast<double>(d); };
+  for (int64_t d = kSquare; d <= std::min<int64_t>(n, 64); ++d)
+    if (n % d == 0 && (best == 0 || waste(d) < 0.95 * waste(best))) best = d;
+  return best;
+}
+
 bool Operand::is_gated_by(std::span<const UOp> ranges) const {
   for (const Node* n : toposort(value))
     if (n->op == Op::Index && n->n_src == 3)
@@ -158,15 +169,16 @@ UOp pack_panels(const Operand& x, const Panels& p, std::span<const UOp> summed, 
     loops.push_back(dims.back());
     return dims.back();
   };
-  // Contiguous in memory: whole vectors are copied. Else one element a time (a gather would be slower), a few terms of the
-  // sum next to each other: they share a line.
+  // Contiguous in memory: whole vectors are copied. Where terms of the sum are contiguous, squares are transposed in registers.
+  // Else one element a time (a gather would be slower), a few terms of the sum next to each other: they share a line.
   const Stride s = x.stride(p.axis);
   const bool contiguous = s.linear && s.value == 1;
+  const int64_t square = contiguous || width % kSquare != 0 ? 0 : x.square_terms(summed.back());
   int64_t copies = 1;
   for (const UOp& k : summed) {
     const int64_t n = range_size(k.node());
     if (!contiguous && k == summed.back())
-      for (int64_t d = 2; d <= 16; ++d) copies = n % d == 0 ? d : copies;
+      for (int64_t d = 2; d <= 16; ++d) copies = square ? square : n % d == 0 ? d : copies;
     // As far as the sum runs, if that is known where the copy is made.
     const bool bounded = std::ranges::all_of(
         k.srcs(), [&](const UOp& u) { return std::ranges::all_of(u.ranges(), [&](const Node* r) { return x.depends_on(UOp(r)); }); });
@@ -178,6 +190,9 @@ UOp pack_panels(const Operand& x, const Panels& p, std::span<const UOp> summed, 
   if (contiguous) {
     const UOp u = add(p.vectors, AxisType::Upcast);
     within = u * p.lanes + add(p.lanes, AxisType::Lane);
+  } else if (square) {
+    const UOp w = add(width / kSquare, AxisType::Loop);
+    within = w * kSquare + add(kSquare, AxisType::Lane);
   } else if (copies > 1) {
     within = add(width, AxisType::Loop);
     std::swap(loops.end()[-1], loops.end()[-2]);

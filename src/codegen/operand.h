@@ -4,6 +4,8 @@
 
 namespace whit::codegen {
 
+constexpr int64_t kSquare = 8;  ///< rows of what is transposed in registers
+
 /// One side of the product that a contraction sums.
 struct Operand {
   UOp value;
@@ -14,6 +16,8 @@ struct Operand {
   bool depends_on(const UOp& range) const { return value.depends_on(range); }
   /// Of all its LOADs that move with the range; not linear when they differ, or when something else moves.
   Stride stride(const UOp& range) const;
+  /// Terms of the sum over `k` that lie side by side and are transposed at a time: a divisor, or 0.
+  int64_t square_terms(const UOp& k) const;
   /// A gate that depends on one of the ranges: the inner loop would have to look at it.
   bool is_gated_by(std::span<const UOp> ranges) const;
 };

@@ -270,7 +270,20 @@ class LlvmWriter final : public Writer {
   std::string lane_text(DType dt, int64_t lanes, const std::string& v, int64_t i) override {
     return line_into("extractelement {} {}, i64 {}", type_of(dt, lanes), v, i);
   }
+  // Lanes of one or two vectors are a shuffle: through a chain of insertions LLVM sees where lanes come from at last, and loses
+  // the steps of a transpose.
   std::string vec_text(const Node* n) override {
+    std::vector<const Node*> from;
+    for (const Node* s : n->src())
+      if (const Node* v = s->op == Op::Lane ? s->src()[0] : s; std::ranges::find(from, v) == from.end()) from.push_back(v);
+    const int64_t lanes = lanes_of(from[0]);
+    if (lanes > 1 && from.size() <= 2 && lanes_of(from.back()) == lanes &&
+        std::ranges::all_of(n->src(), [](const Node* s) { return s->op == Op::Lane; }))
+      return line_into("shufflevector {0} {1}, {0} {2}, <{3} x i32> <{4}>", type_of(n->dtype, lanes), operand(from[0], lanes),
+                       operand(from.back(), lanes), n->n_src, listed(n->n_src, [&](int64_t i) {
+                         const Node* s = n->src()[static_cast<size_t>(i)];
+                         return fmt::format("i32 {}", s->arg.as_int() + (s->src()[0] == from[0] ? 0 : lanes));
+                       }));
     const std::string type = type_of(n->dtype, lanes_of(n));
     std::string v = "poison";
     for (size_t i = 0; i < n->n_src; ++i)
