@@ -200,6 +200,26 @@ TEST(JoinedRows, AreReadAndStoredAlongMemory) {
   EXPECT_EQ(count_scattered(lower_kernel(kernel, t)), 0);
 }
 
+// Tiles whose rows follow each other in the output, and what is packed across memory: squares, no elements.
+TEST(Contract, SquaresAreTransposed) {
+  Target t = small(1 << 20);
+  t.vector_bytes = 64;
+  t.n_vector_registers = 32;
+  using S = zoo::MatmulShape;
+  for (const S& s : {S{64, 16, 17, true, true}, S{32, 24, 20, true, true, true}, S{64, 24, 17, true, true, false, 2}, S{64, 64, 64, false, true},
+                     S{48, 96, 17, false, true}, S{100, 64, 100, false, true}}) {
+    EXPECT_NE(opts(zoo::matmul(s), t).find(s.a_transposed ? "across" : "pack"), std::string::npos) << s.m;
+    EXPECT_EQ(check(zoo::matmul(s), t), "") << s.m;
+    const UOp program = lower_kernel(zoo::matmul(s), t);
+    int n_gathers = 0, n_stored = 0;
+    for (const Node* m : program->src()[1]->src()) {
+      n_gathers += m->op == Op::Load && m->src()[0]->op == Op::Index && !UOp(m->src()[0]->src()[1]).shape().empty();
+      n_stored += m->op == Op::Store && UOp(m->src()[1]).shape().empty();
+    }
+    EXPECT_EQ(n_gathers + n_stored, 0) << s.m;
+  }
+}
+
 // What would be computed again for each column, or reads what it overwrites, stays as it is.
 TEST(JoinedRows, OnlyWhereNothingIsRepeated) {
   const Target t = small(1 << 20);
