@@ -239,9 +239,13 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
         if (s.linear && size_of(k) > 16) far = std::max(far, std::abs(s.value) * c.n_bytes);
       }
       const double n_packed = product(c.summed) * product(c.own[swapped ? 1 : 0]) * product(c.batch);
-      p.must_pack = !contiguous || !x.is_plain || x.load.dtype() != c.dtype;
       // A window would be packed once a tap.
-      p.pack = p.must_pack || (far >= 1024 && reuse >= 64 && n_packed <= 2 * static_cast<double>(x.load.src(0).src(0).shape().numel()));
+      double span = 1;
+      for (const auto* list : {&c.summed, &c.own[swapped ? 1 : 0], &c.batch})
+        for (const UOp& r : *list) span += static_cast<double>(std::abs(x.stride(r).value) * (size_of(r) - 1));
+      const bool is_window = x.is_plain && n_packed > 2 * span;
+      p.must_pack = !contiguous || !x.is_plain || (x.load.dtype() != c.dtype && !is_window);
+      p.pack = p.must_pack || (far >= 1024 && reuse >= 64 && !is_window);
       const double again = x.is_plain || (c.terms && !contiguous) ? 1 : 2;  // neighbours in memory are at most rotated
       p.pack_cycles = p.pack ? again * (contiguous ? 0.25 : copy_cycles(x, c.summed.back())) : 0;
       const Stride s = stride_of(out, lane);
@@ -303,6 +307,11 @@ class Builder {
     stage_y_ = y_.is_gated_by(c_.summed) || (!is_rotated && (!y_.is_plain || y_.load.dtype() != c_.dtype));
     heavy_ = p_.across || is_heavy();
     tiles_a_strip_ = tiles_a_strip();
+    // What few packed rows are and all iterations share is staged once.
+    whole_y_ = c_.terms && stage_y_ && tiles_a_strip_ == 1 && rows_.size() == 1 && !p_.rows.empty() && row_blocks().size() == 1 &&
+               4 * product(rows_) * product(c_.summed) <= static_cast<double>(target_.l2_bytes) / 3 &&
+               std::ranges::none_of(c_.batch, [&](const UOp& r) { return y_.depends_on(r); }) && product(c_.batch) * product(vector_side_) > 1;
+
     std::vector<Segment> parts;
     if (n_panels > 0) parts.push_back({0, n_panels, p_.vectors, p_.lanes});
     if (rest > 0) parts.push_back({n_panels * width, 1, ceil_div(rest, p_.lanes), p_.lanes});
@@ -448,6 +457,7 @@ class Builder {
         }
         at[r.node()] = first + up;
         copies.push_back(up);
+        if (whole_y_) strip_ = strip_row_ = fresh_range(n, AxisType::Upcast), strip_at_ = first + up;
       }
       inner_.insert(inner_.end(), copies.begin(), copies.end());
       if (panel) ranges.push_back(panel);
@@ -506,7 +516,7 @@ class Builder {
     const UOp unmoved = constant(DType::Int32, y_is_moved_ ? 512 * static_cast<int64_t>(product(c_.summed)) : 0);
     const size_t first = inner_.size();
     const UOp l = fresh_range(p_.lanes, AxisType::Lane);
-    if (strip_ && element.op() == Op::Load) {  // of all rows of the strip, from where they are staged
+    if (tiles_a_strip_ > 1 && element.op() == Op::Load) {  // of all rows of the strip, from where they are staged
       const UOp o = fresh_range(size_of(strip_) / p_.lanes, AxisType::Loop);
       RangeMap own{{strip_tile_.node(), idx(0)}, {strip_copy_.node(), o * p_.lanes + l}};
       inner_.push_back(o);
@@ -636,7 +646,8 @@ class Builder {
   Operand x_, y_;
   bool x_is_moved_ = false, y_is_moved_ = false;  // by 128, so that bytes are unsigned, signed
   std::vector<UOp> rows_, vector_side_;
-  bool chunked_ = false, cut_ = false, cut_parts_ = false, output_is_read_ = false, pack_is_open_ = false, heavy_ = false, stage_y_ = false;
+  bool chunked_ = false, cut_ = false, cut_parts_ = false, output_is_read_ = false, pack_is_open_ = false, heavy_ = false, stage_y_ = false,
+       whole_y_ = false;
   int64_t panels_a_chunk_ = 1, tiles_a_strip_ = 1;
   UOp strip_, strip_row_;                   // rows that are staged at once: their range, its place among all rows
   UOp strip_tile_, strip_copy_, strip_at_;  // a tile of it, the rows of that, their place in the strip
@@ -732,7 +743,7 @@ bool dots(Nest& nest, const Contraction& c, const Target& target, std::vector<Ne
 std::optional<Nest> flatten(const Nest& nest, const Contraction& c, Contraction& flat) {
   for (const size_t side : {0, 1}) {
     const Operand& x = c.x[side];
-    if (!x.is_plain || x.load.dtype() != c.sum.dtype()) continue;
+    if (!x.is_plain || c.terms) continue;
     for (const UOp& row : c.own[side])
       for (const UOp& column : c.own[side]) {
         const Stride pitch = x.stride(row);

@@ -52,6 +52,8 @@ bool Rangeify::should_materialise(int32_t i) {
   if ((is_movement(n->op) && n->op != Op::Stack) || is_product_[i]) return false;
   const Cost& c = costs_[static_cast<size_t>(i)];
   if (n->op == Op::Lanes || n->op == Op::Const || n->op == Op::Variable) return false;
+  if (n->op == Op::Cast && is_float(node(src(i, 0))->dtype) && n_bytes(n->dtype) > n_bytes(node(src(i, 0))->dtype))
+    return false;                                                     // what is narrower is
   if (n->op == Op::CmpLt && materialised_relu(i) >= 0) return false;  // one load and a comparison
   if (c.n_loads + (c.own_ns > 0.01) > 1 || c.n_nodes > limits_.max_nodes) {
     if (nest.n_instances > limits_.max_nodes) return true;

@@ -124,6 +124,8 @@ TEST_F(PerfCounts, Matmul) {
 TEST_F(PerfCounts, Convolution) {
   Tensor x = random({4, 8, 16, 16}), w = random({12, 8, 3, 3}), bias = random(12);
   check("conv2d + bias + relu", 2, [&] { x.conv2d(w, bias, {.padding = 1}).relu().realize(); });
+  const Tensor x16 = x.cast(DType::BFloat16).realize(), w16 = w.cast(DType::BFloat16).realize();
+  check("conv2d of bfloat16, the image with its margin as narrow", 2, [&] { x16.conv2d(w16, {}, {.padding = 1}).realize(); });
   check("conv2d with gradients", 6, [&] {
     const Tensor loss = x.conv2d(w, bias, {.padding = 1}).relu().sum();
     Tensor::realize_all(loss.gradient({x, w, bias}));

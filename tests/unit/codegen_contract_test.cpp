@@ -125,6 +125,41 @@ TEST(Contract, PackedFactors) {
       }
 }
 
+// Where the window's row is short, the terms of a group are those of neighbouring channels.
+TEST(Contract, PackedFactorsOfWindows) {
+  using zoo::at, zoo::buffer;
+  std::mt19937 random(1);
+  Target t = small(64 << 10);
+  t.renderer = "llvm", t.vector_bytes = 64, t.n_vector_registers = 32, t.dots_bfloat16 = t.dots_bytes = true;
+  for (const DType a : {DType::BFloat16, DType::Int8})
+    for (const auto& [n, ci, co, h, w] : {std::array{2, 16, 24, 9, 20}, {1, 17, 40, 5, 33}, {3, 32, 50, 4, 50}}) {
+      zoo::Ranges r;
+      const DType dt = a == DType::BFloat16 ? DType::Float32 : DType::Int32;
+      const UOp b = r.out(n), o = r.out(co), y = r.out(h), x = r.out(w), c = r.sum(ci), ky = r.sum(3), kx = r.sum(3);
+      const UOp image = at(buffer(1, n * ci * (h + 2) * (w + 2), a), ((b * ci + c) * (h + 2) + y + ky) * (w + 2) + x + kx);
+      const UOp weight = at(buffer(2, co * ci * 9, a), ((o * ci + c) * 3 + ky) * 3 + kx);
+      const UOp sum = zoo::sum_over(cast(image, dt) * cast(weight, dt), {c, ky, kx});
+      const UOp kernel = zoo::sink({zoo::put(buffer(0, n * co * h * w, dt), ((b * co + o) * h + y) * w + x, sum, {b, o, y, x})});
+      const UOp program = lower_kernel(kernel, t);
+      const std::string what = fmt::format("{} {} {}: {}", a, ci, co, to_text(program.src(0).arg()));
+      int n_packed = 0;
+      for (const Node* m : program->src()[1]->src()) n_packed += m->op == Op::MulAcc && m->src()[0]->dtype == DType::UInt32;
+      EXPECT_GT(n_packed, 0) << what;
+      testing::KernelMemory want(kernel);
+      for (size_t slot = 1; slot < 3 && a == DType::Int8; ++slot)
+        for (std::byte& e : want.bytes[slot]) e = static_cast<std::byte>(random());
+      testing::KernelMemory have = want;
+      const auto p = want.pointers(), q = have.pointers();
+      Target plain = t;
+      plain.dots_bfloat16 = plain.dots_bytes = false;
+      evaluate_linear(lower_kernel(kernel, plain), p);
+      evaluate_linear(program, q);
+      EXPECT_TRUE(a != DType::Int8 || want.bytes[0] == have.bytes[0]) << what;
+      const auto *f = static_cast<const float*>(p[0]), *g = static_cast<const float*>(q[0]);
+      for (int64_t i = 0; i < n * co * h * w && a != DType::Int8; ++i) ASSERT_NEAR(f[i], g[i], 1e-4 * (1 + std::abs(f[i]))) << what;
+    }
+}
+
 // What a product of bfloat16 or of bytes costs besides its dots.
 TEST(Contract, PackedFactorsAreReadInVectors) {
   Target t = small(1 << 20);
