@@ -18,28 +18,38 @@ void check_index(const char* op, const Tensor& self, const Tensor& index, size_t
               self.shape(), i);
 }
 
-// The position in self.flatten() of every element that an index names; -1 outside.
-Tensor flat_positions(const Tensor& self, const Tensor& index, size_t axis) {
-  const DType dt = self.numel() <= INT32_MAX ? DType::Int32 : DType::Int64;
-  const int64_t size = self.shape()[axis];
+// The position in a tensor of that shape, flat, of every element that an index names; -1 outside.
+Tensor flat_positions(const Shape& shape, const Tensor& index, size_t axis) {
+  const DType dt = shape.numel() <= INT32_MAX ? DType::Int32 : DType::Int64;
+  const int64_t size = shape[axis];
   const Tensor i = index.cast(DType::Int64);
   const Tensor wrapped = i.lt(0).where(i + size, i);
   const Tensor ok = wrapped.ge(0) & wrapped.lt(size);
   int64_t stride = 1;
   Tensor at(0);
-  for (size_t a = self.ndim(); a-- > 0; stride *= self.shape()[a]) {
+  for (size_t a = shape.size(); a-- > 0; stride *= shape[a]) {
     const int64_t n = index.shape()[a];
-    const Tensor part = a == axis ? ok.where(wrapped, 0).cast(dt) : Tensor::arange(0, n, 1, dt).reshape(along(self.ndim(), a, n));
+    const Tensor part = a == axis ? ok.where(wrapped, 0).cast(dt) : Tensor::arange(0, n, 1, dt).reshape(along(shape.size(), a, n));
     at = at + part * stride;
   }
   return ok.where(at, -1);
 }
 
-// Where the elements of `src` go in self.flatten(), and those elements.
+// How many of the last axes an index is spread over, so that it names rows of those.
+size_t n_spread(const Tensor& self, const Tensor& index, size_t axis) {
+  UOp u = index.uop();
+  while (u.op() == Op::Cast) u = u.src(0);
+  size_t n = 0;
+  if (u.op() == Op::Expand)
+    for (size_t a = self.ndim(); a-- > axis + 1 && u.src(0).shape()[a] == 1 && index.shape()[a] == self.shape()[a];) ++n;
+  return n;
+}
+
+// Where the elements (or rows) of `src` go in those of self, and both.
 struct Sources {
-  Tensor at, values;
+  Tensor at, values, self;
 };
-Sources sources_of(const char* op, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+Sources sources_of(const char* op, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, bool rows) {
   const auto axis = must_have_axis(op, dim, self.shape());
   check_index(op, self, index, axis);
   const Tensor s = src.ndim() == 0 ? src.cast(self.dtype()).expand(index.shape()) : src;
@@ -49,7 +59,14 @@ Sources sources_of(const char* op, const Tensor& self, int64_t dim, const Tensor
   std::vector<std::optional<Sint>> part(index.shape().begin(), index.shape().end());
   for (size_t i = 0; i < self.ndim(); ++i)
     WHIT_USER(index.shape()[i] <= s.shape()[i], Assertion, "[{}] index {} is larger than src {}", op, index.shape(), s.shape());
-  return {flat_positions(self, index, axis).flatten(), s.shrink_to(part).flatten()};
+  const size_t n_rest = rows ? n_spread(self, index, axis) : 0, n_own = self.ndim() - n_rest;
+  const Dims own(index.shape().begin(), index.shape().begin() + n_own);
+  const Shape shape(std::span<const int64_t>(self.shape().begin(), n_own));
+  Dims flat{-1};
+  if (n_rest > 0) flat.push_back(self.numel() / shape.numel());
+  std::vector<std::optional<Sint>> first(part.begin(), part.begin() + n_own);
+  first.resize(part.size(), Sint(1));
+  return {flat_positions(shape, index.shrink_to(first).reshape(own), axis).flatten(), s.shrink_to(part).reshape(flat), self.reshape(flat)};
 }
 
 // How many results a mask has.
@@ -71,7 +88,7 @@ Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
   if (index.numel() == 0) return nothing_of(*this, index.shape());
   if (numel() == 0) return wrap(broadcast_scalar(whit::constant(dtype(), 0), index.shape()));
   if (ndim() == 0) return *this;
-  const Tensor at = flat_positions(*this, index, axis);
+  const Tensor at = flat_positions(shape(), index, axis);
   return wrap(whit::gather(flatten().uop(), at.uop()));
 }
 
@@ -80,25 +97,25 @@ Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src, cons
   WHIT_USER(reduce.empty() || (src.ndim() == 0 && !src.device()), Type,
             "[scatter] reduce '{}' takes a number as src; for a tensor there is scatter_reduce", reduce);
   if (!reduce.empty()) return scatter_reduce(dim, index, src.cast(dtype()), reduce == "add" ? "sum" : "prod", true);
-  const auto [at, values] = sources_of("scatter", *this, dim, index, src);
+  const auto [at, values, self] = sources_of("scatter", *this, dim, index, src, true);
   if (!at.defined()) return *this;
-  return wrap(whit::scatter(flatten().uop(), at.uop(), values.uop(), "set")).reshape(shape());
+  return wrap(whit::scatter(self.uop(), at.uop(), values.uop(), "set")).reshape(shape());
 }
 
 Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce, bool include_self) const {
   WHIT_USER(reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", Runtime,
             "[scatter_reduce] reduce '{}'; expected sum, prod, mean, amax or amin", reduce);
-  const Sources from = sources_of("scatter_reduce", *this, dim, index, src);
-  if (!from.at.defined()) return *this;
-  const Tensor &at = from.at, &values = from.values, self = flatten();
-  const int64_t n = numel(), m = at.numel();
+  const bool adds = reduce == "sum" || reduce == "mean";
+  const auto [at, values, self] = sources_of("scatter_reduce", *this, dim, index, src, adds);
+  if (!at.defined()) return *this;
+  const int64_t n = self.shape()[0], m = at.numel();
   auto counted = [&](const Tensor& base, const Tensor& what) { return wrap(whit::scatter(base.uop(), at.uop(), what.uop(), "add")); };
-  const Tensor count =
+  Tensor count =
       counted(wrap(broadcast_scalar(whit::constant(DType::Int32, 0), Dims{n})), wrap(broadcast_scalar(whit::constant(DType::Int32, 1), Dims{m})));
+  if (self.ndim() > 1) count = count.unsqueeze(1);
   const Tensor touched = count.gt(0);
-  if (reduce == "sum" || reduce == "mean") {
-    const Tensor zero = wrap(broadcast_scalar(whit::constant(dtype(), 0), Dims{n}));
-    const Tensor base = include_self ? self : touched.where(zero, self);
+  if (adds) {
+    const Tensor base = include_self ? self : touched.where(0, self);
     const DType acc = sum_dtype(dtype());
     const Tensor total = counted(base.cast(acc), values.cast(acc)).cast(dtype());
     if (reduce == "sum") return total.reshape(shape());

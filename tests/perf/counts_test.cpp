@@ -114,6 +114,18 @@ TEST_F(PerfCounts, Reductions) {
   check("argmax", 2, [&] { x.argmax(1).realize(); });
 }
 
+TEST_F(PerfCounts, OrderAndScans) {
+  Tensor x = random({16, 1000});
+  check("5 largest of 1000", 60, [&] {
+    const auto [values, places] = x.topk(5);
+    Tensor::realize_all(std::vector<Tensor>{values, places});
+  });
+  check("cumsum of rows", 10, [&] { x.cumsum(1).realize(); });
+  check("cumsum of columns", 1, [&] { x.cumsum(0).realize(); });
+  const Tensor rows = Tensor::from<int32_t>({5, 3, 90, 5}).reshape({4, 1}).expand({4, 256}), base = random({96, 256}), src = random({4, 256});
+  check("sums into rows", 2, [&] { base.scatter_reduce(0, rows, src, "sum").realize(); });
+}
+
 TEST_F(PerfCounts, Matmul) {
   Tensor a = random({96, 64}), b = random({64, 128}), bias = random(128);
   check("matmul + bias + relu", 1, [&] { (a.matmul(b) + bias).relu().realize(); });

@@ -89,6 +89,16 @@ TEST(TensorIndexing, Scatter) {
   expect_tensor((z + 5).scatter_reduce(0, i, v, "mean", false), 3, {5, 1.5, 3});
   expect_tensor((z + 5).scatter_reduce(0, i, v, "prod"), 3, {5, 10, 15});
   expect_tensor(z.scatter_reduce(0, i, v, "amax"), 3, {0, 2, 3});
+  // An index that is spread over the last axes names rows; as numbers of its own it says the same.
+  const Tensor base = Tensor::arange(0, 42, 1, DType::Float32).reshape({2, 7, 3}).clone(),
+               src = (Tensor::arange(0, 54, 1, DType::Float32) + 50).reshape({2, 9, 3}).clone();
+  const Tensor rows = i32({6, 0, -1, 3, 3, 7, 1, 0, 0, 2, 2, 2, 5, -9, 4, 1, 6, 6}, {2, 9, 1}).expand({2, 9, 3}), numbers = rows.clone();
+  for (const char* reduce : {"sum", "mean", "prod", "amin"})
+    for (const bool include_self : {true, false}) {
+      const Tensor want = base.scatter_reduce(1, numbers, src, reduce, include_self);
+      expect_tensor(base.scatter_reduce(1, rows, src, reduce, include_self), want.shape(), want.to_vector<double>());
+    }
+  expect_tensor(base.scatter(1, rows, src), base.shape(), base.scatter(1, numbers, src).to_vector<double>());
   expect_tensor(v.masked_select(v.gt(1)), 2, {2, 3});
   expect_tensor(f32({0, 3, 4, 0}, {2, 2}).nonzero(), {2, 2}, {0, 1, 1, 0});
 }
