@@ -571,7 +571,7 @@ def main():
     drawn = subprocess.run([PEERS, HERE / "plot.py", args.results], capture_output=True, text=True)
     reason = drawn.stderr.strip().splitlines()[-1] if drawn.returncode else ""
   except OSError as error:
-    reason = str(error)
+    reason = f"{error}; `make bench-peers` installs what draws it"
   print(f"no picture: {reason}" if reason else f"drawn in {args.results}/latest.png")
 
 
