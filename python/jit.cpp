@@ -91,7 +91,7 @@ class PyJit {
   static void collect(nb::handle h, std::vector<Tensor>& out, std::vector<Other>& others, std::string& form, int depth = 0) {
     WHIT_USER(depth < 64, Jit, "[jit] the arguments are nested more than {} deep", depth);
     if (nb::isinstance<Tensor>(h)) {
-      out.push_back(nb::cast<Tensor&>(h));
+      out.push_back(*nb::inst_ptr<Tensor>(h));
       form += "t,";
     } else if (UOp u; nb::try_cast<UOp>(h, u) && u.shape().empty() && u.dtype() == DType::WeakInt) {
       out.push_back(Tensor(u));  // a size: other values for its variables make no difference

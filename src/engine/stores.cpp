@@ -146,7 +146,6 @@ UOp keep_old_content(const UOp& b, std::vector<KeptCopy>& copies) {
     copies.push_back({part, from, Buffer::make(from->device_name(), from->n_bytes())});
     set_payload(part, copies.back().to);
   }
-  next_generation();
   return fresh;
 }
 

@@ -16,6 +16,7 @@ struct BufferSpec {
   bool nolru = false;            ///< never kept for reuse
   bool zero = false;             ///< all bytes are zero at first
   void* external_ptr = nullptr;  ///< memory of somebody else, used and never freed
+  bool is_shared = true;         ///< that of external_ptr: others may write to it at any time
 
   auto operator<=>(const BufferSpec&) const = default;
 };

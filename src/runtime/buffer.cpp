@@ -67,7 +67,7 @@ void* Buffer::allocate() {
 
 uint64_t Buffer::n_changes() {
   if (base_) return base_->n_changes();
-  if (is_exposed_.load(std::memory_order_relaxed) || spec_.external_ptr) count_change();
+  if (is_exposed_.load(std::memory_order_relaxed) || (spec_.external_ptr && spec_.is_shared)) count_change();
   uint64_t n = n_changes_.load(std::memory_order_relaxed);
   if (!(n & 1)) n = n_changes_.fetch_or(1, std::memory_order_relaxed) | 1, next_generation();
   return n;

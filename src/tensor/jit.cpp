@@ -73,9 +73,9 @@ struct Placed {
 
 UOp base_of(const UOp& u) { return UOp(engine::memory_of(u.node())); }
 
-SmallVec<UOp, 1> places_of(const UOp& view) {
-  if (!is_multi(view->device)) return {view};
-  return SmallVec<UOp, 1>(std::span<const UOp>(split_devices(std::span(&view, 1))[0].parts));
+SmallVec<UOp, 1> places_of(UOp view) {
+  if (is_multi(view->device)) return SmallVec<UOp, 1>(std::span<const UOp>(split_devices(std::span(&view, 1))[0].parts));
+  return SmallVec<UOp, 1>(std::move_iterator(&view), std::move_iterator(&view + 1));
 }
 
 template <class Fn> bool any_memory(const UOp& buffer_node, Fn&& fn) {
@@ -134,8 +134,8 @@ Placed in_memory(std::span<const Tensor> inputs, bool alone = false) {
     const bool copied = engine::memory_of(u.node()) != engine::memory_of(memory.node()) && t.numel() != 0;
     out.any_copied |= copied;
     out.is_copied.push_back(copied);
-    auto places = places_of(u);
-    out.whole.push_back(places.size() > 1 ? std::move(u) : UOp());
+    out.whole.push_back(is_multi(u->device) ? u : UOp());
+    auto places = places_of(std::move(u));
     for (size_t k = 0; k < places.size(); ++k) {
       out.input.push_back(out.whole.size() - 1);
       out.shown.push_back(copied ? allocation_of(buffer_parts(t.impl()->storage->state())[k]) : nullptr);
@@ -509,7 +509,7 @@ std::vector<Tensor> TinyJit::checked_call(std::span<const Tensor> given, const B
       if (captured_->writes_inputs) in = in_memory(inputs, true);
     }
     const std::vector<UOp> done = captured_->graph->replay(in.memory, values);
-    if (!beside && captured_->left_out.empty()) captured_->known_generation = now;
+    if (captured_->left_out.empty()) captured_->known_generation = now;
     for (const auto& t : captured_->left_out)
       if (const auto owner = t.lock()) leave_out(owner);
     for (const size_t i : captured_->left_out_inputs) leave_out(inputs[i].impl());

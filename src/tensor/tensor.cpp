@@ -53,6 +53,7 @@ UOp host_buffer(DType dtype, int64_t n_elems, std::shared_ptr<void> memory, cons
   UOp b = buffer(dtype, n_elems, home);
   BufferSpec spec;
   spec.external_ptr = memory.get();
+  spec.is_shared = false;
   const BufferPtr seen = engine::make_buffer(dtype, n_elems, home, spec);
   set_payload(b, {seen.get(), [seen, memory = std::move(memory)](void*) {}});
   return home == device ? b : UOp::make(Op::Copy, dtype, {b}, Arg(std::string_view(device)));

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/flags.h"
-#include "base/generation.h"
 #include "base/os.h"
 #include "runtime/device.h"
 #include "runtime/elf_loader.h"
@@ -59,7 +58,6 @@ class CpuDevice final : public Device {
   CpuDevice(const std::string& name, const std::string& arch) : Device(name, arch), queue_(name) {
     allocator_ = std::make_unique<HostAllocator>(*this);
     ++n_open;
-    next_generation();
   }
   std::shared_ptr<Program> load(const KernelObject& object) override { return std::make_shared<CpuProgram>(object); }
   Queue* queue() override { return flag::ASYNC() >= 2 - (n_open > 1) && queue_.is_alive() ? &queue_ : nullptr; }
