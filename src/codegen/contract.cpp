@@ -343,8 +343,9 @@ class Builder {
 
   int64_t chunk_of(int64_t n_panels, int64_t panel_bytes, int64_t budget) const {
     int64_t best = 1;
+    const int64_t least = (tiles_a_strip_ > 1 ? 4 : 8) * target_.n_cores;  // strips are staged again for each
     for (int64_t d = 1; d <= n_panels; ++d)
-      if (n_panels % d == 0 && d * panel_bytes <= budget && (n_panels / d >= 8 * target_.n_cores || d == 1)) best = d;
+      if (n_panels % d == 0 && d * panel_bytes <= budget && (n_panels / d >= least || d == 1)) best = d;
     return best;
   }
 
