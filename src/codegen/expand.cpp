@@ -15,7 +15,6 @@
 //  4. Recursion follows the nesting of REDUCEs, never the depth of an expression.
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "base/ptr_map.h"
 #include "codegen/affine.h"
@@ -230,23 +229,16 @@ class Expander {
     Places p;
     if (flat.shape().empty()) return p;
     const Affine all = affine_of(flat);
-    p.rest.constant = all.constant;
+    const UOp lanes = UOp::make(Op::Lanes, DType::WeakInt, {}, flat.shape()[0]);
     std::vector<int64_t> offset(static_cast<size_t>(flat.shape()[0]));
+    p.rest.constant = all.constant;
     for (const Affine::Term& t : all.terms) {
-      if (t.node.shape().empty()) {
-        p.rest.add(t.node, t.factor);
-        continue;
-      }
-      if (!t.node.ranges().empty()) return {};
-      UOp lanes;
-      for (const Node* n : toposort(t.node))
-        if (n->op == Op::Lanes) lanes = UOp(n);
-      for (size_t l = 0; l < offset.size() && lanes; ++l) {
-        const UOp place = t.node == lanes ? idx(static_cast<int64_t>(l)) : substitute(t.node, {{lanes.node(), idx(static_cast<int64_t>(l))}});
+      if (t.node.shape().empty()) p.rest.add(t.node, t.factor);
+      for (size_t l = 0; l < offset.size() && !t.node.shape().empty(); ++l) {
+        const UOp lane = idx(static_cast<int64_t>(l)), place = t.node == lanes ? lane : substitute(t.node, {{lanes.node(), lane}});
         if (place.vmin() != place.vmax()) return {};
         offset[l] += t.factor * place.vmin();
       }
-      if (!lanes) return {};
     }
     p.offset = std::move(offset);
     return p;

@@ -345,20 +345,13 @@ void tile_transposed(Nest& nest) {
     }
 }
 
-// Rows shorter than a vector that follow each other in memory, as one axis.
-struct JoinedRows {
-  UOp row, column;
-  int64_t n_columns = 0, n_all = 0, lanes = 0, copies = 0;  // copies: vectors that begin at different columns
-  double ns = 0;
-  bool pays = false;
-};
+}  // namespace
 
-// Every output is a matrix of such rows, every sum is short, and what a vector of the output reads lies in few vectors.
-JoinedRows joined_rows(const Nest& nest, const Target& target) {
+// Every output is a matrix of rows that follow each other, every sum is short, and what a vector of the output reads lies in few vectors.
+bool join_rows(const Nest& nest, const Target& target, std::vector<Nest>& out) {
   constexpr double kMostTerms = 7, kMostLoads = 128;  // a sum of more terms may have its terms as lanes
-  JoinedRows j;
   const std::vector<const Node*> nodes = toposort(nest.ends);
-  if (nodes.size() > kMostNodes || reads_output(nest)) return j;
+  if (nodes.size() > kMostNodes || reads_output(nest)) return false;
   const auto axis_of = [&](int64_t stride) {
     for (const UOp& r : nest.order)
       if (axis_type(r.node()) == AxisType::Weak && r.n_src() == 0 && std::ranges::all_of(nest.ends, [&](const UOp& e) {
@@ -368,32 +361,31 @@ JoinedRows joined_rows(const Nest& nest, const Target& target) {
         return r;
     return UOp();
   };
-  if (j.column = axis_of(1); !j.column) return j;
-  const int64_t n = j.n_columns = range_size(j.column.node());
-  if (j.row = axis_of(n); !j.row || j.row == j.column) return j;
-  const double n_rows = static_cast<double>(range_size(j.row.node()));
-  j.n_all = n * range_size(j.row.node());
-  j.lanes = std::min(target.vector_bytes / std::max(widest_bytes(nodes, j.row), widest_bytes(nodes, j.column)), floor_pow2(j.n_all));
-  if (n >= j.lanes || j.lanes < 4) return j;
-  j.copies = n / std::gcd(n, j.lanes);
-  const bool is_loop = j.n_all >= 2 * j.copies * j.lanes;
-  if (!is_loop) j.copies = (j.n_all + j.lanes - 1) / j.lanes;
+  const UOp column = axis_of(1), row = column ? axis_of(range_size(column.node())) : UOp();
+  if (!row || row == column) return false;
+  const int64_t n = range_size(column.node()), n_all = n * range_size(row.node()),
+                lanes = std::min(target.vector_bytes / std::max(widest_bytes(nodes, row), widest_bytes(nodes, column)), floor_pow2(n_all));
+  if (n >= lanes || lanes < 4) return false;
+  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t n_begins = n / std::gcd(n, lanes);  // columns at which a vector begins
+  const bool is_loop = n_all >= 2 * n_begins * lanes;
   double cycles = 1, by_rows = 1.2, n_loads = 0;  // of a vector, of a row
   for (const Node* m : toposort(nest.ends, [](const Node* u) { return u->op != Op::Index; })) {
-    const bool by_row = depends(m, j.row), by_column = depends(m, j.column);
-    if (m->op == Op::Stage || m->op == Op::After) return j;
-    if (m->op == Op::Reduce && (product(closed_ranges(m)) > kMostTerms || !by_row || !by_column)) return j;
-    if (op_cost(m) > 1 && by_row != by_column) return j;  // it would be computed again and again
-    if (m->op == Op::Index && m->n_src == 3 && (depends(m->src()[2], j.row) || depends(m->src()[2], j.column))) return j;
-    for (const Node* s : m->src())
-      if (m->op != Op::End && m->op != Op::Index && (s == j.row.node() || s == j.column.node())) return j;
+    const bool by_row = depends(m, row), by_column = depends(m, column), is_sum = m->op == Op::Reduce;
+    const auto moves = [&](const Node* s) {
+      return m->op == Op::Index ? depends(s, row) || depends(s, column) : s == row.node() || s == column.node();
+    };
+    // What one of the two says would be computed again and again.
+    if (m->op == Op::Stage || m->op == Op::After || ((is_sum || op_cost(m) > 1) && by_row != by_column) ||
+        (is_sum && (!by_row || product(closed_ranges(m)) > kMostTerms)) ||
+        (m->op != Op::End && std::ranges::any_of(m->src().subspan(m->op == Op::Index ? 2 : 0), moves)))
+      return false;
     if (m->op != Op::Load) continue;
     const Affine at = affine_of(UOp(m->src()[0]->src()[1]));
-    const Stride r = stride_of(at, j.row), c = stride_of(at, j.column);
-    if (!r.linear || !c.linear) return j;
-    const int64_t span = (j.lanes + n - 2) / n * std::abs(r.value) + (n - 1) * std::abs(c.value) + 1, parts = (span + j.lanes - 1) / j.lanes;
+    const Stride r = stride_of(at, row), c = stride_of(at, column);
+    const int64_t parts = ceil_div((lanes + n - 2) / n * std::abs(r.value) + (n - 1) * std::abs(c.value) + 1, lanes);
     const bool is_along = r.value == n * c.value && std::abs(c.value) < 2;
-    if (!is_along && parts > 4) return j;
+    if (!r.linear || !c.linear || (!is_along && parts > 4)) return false;
     double times = 1;
     for (const Node* q : UOp(m).ranges())
       if (axis_type(q) == AxisType::Reduce) times *= static_cast<double>(range_size(q));
@@ -401,43 +393,30 @@ JoinedRows joined_rows(const Nest& nest, const Target& target) {
     by_rows += times * 0.4;
     n_loads += times;
   }
-  const double n_vectors = std::ceil(static_cast<double>(j.n_all) / static_cast<double>(j.lanes));
-  j.ns = n_vectors * cycles * kNsPerUnit;
-  j.pays = n_loads * static_cast<double>(j.copies) <= kMostLoads && (n < 4 || n_vectors * cycles < n_rows * by_rows);
-  return j;
-}
-
-}  // namespace
-
-bool join_rows(const Nest& nest, const Target& target, std::vector<Nest>& out) {
-  const JoinedRows j = joined_rows(nest, target);
-  if (!j.pays || nest.pick("join", 2) == 1) return false;
-  const int64_t count = j.n_all / (j.copies * j.lanes), begin = count * j.copies * j.lanes;
-  for (const bool is_rest : {false, true}) {
-    if (is_rest ? begin == j.n_all : count == 0) continue;
-    const int64_t copies = is_rest ? (j.n_all - begin + j.lanes - 1) / j.lanes : j.copies;
-    const UOp o = fresh_range(is_rest ? 1 : count, AxisType::Weak), u = fresh_range(copies, AxisType::Upcast),
-              l = fresh_range(j.lanes, AxisType::Lane);
+  const int64_t n_vectors = ceil_div(n_all, lanes), count = is_loop ? n_all / (n_begins * lanes) : 0, begin = count * n_begins * lanes;
+  const bool is_faster = n < 4 || static_cast<double>(n_vectors) * cycles < static_cast<double>(n_all / n) * by_rows;
+  if (!is_faster || n_loads * static_cast<double>(is_loop ? n_begins : n_vectors) > kMostLoads || nest.pick("join", 2) == 1) return false;
+  for (const Segment& s : {Segment{0, count, n_begins, lanes}, {begin, begin < n_all, ceil_div(n_all - begin, lanes), lanes}}) {
+    if (s.count == 0) continue;
+    const std::vector<UOp> loops{fresh_range(s.count, AxisType::Weak), fresh_range(s.unroll, AxisType::Upcast), fresh_range(lanes, AxisType::Lane)};
     // The last vector ends where the last row does: what it computes again is the same.
-    const UOp at = (is_rest ? alu(Op::Min, {u * j.lanes + begin, idx(j.n_all - j.lanes)}) : u * j.lanes) + l;
-    const RangeMap map{{j.row.node(), o * (copies * j.lanes / j.n_columns) + floor_div(at, j.n_columns)},
-                       {j.column.node(), floor_mod(at, j.n_columns)}};
+    const UOp at = alu(Op::Min, {loops[1] * lanes + s.begin, idx(n_all - lanes)}) + loops[2];
+    const RangeMap map{{row.node(), loops[0] * (s.unroll * lanes / n) + floor_div(at, n)}, {column.node(), floor_mod(at, n)}};
+    const auto is_joined = [&](const UOp& r) { return r == row || r == column; };
     Nest part = nest;
-    std::erase_if(part.order, [&](const UOp& r) { return r == j.row || r == j.column; });
-    const auto first_inner = std::ranges::find_if(part.order, [](const UOp& r) { return axis_type(r.node()) != AxisType::Weak; });
-    part.order.insert(first_inner, o);
-    part.order.insert(part.order.end(), {u, l});
+    std::erase_if(part.order, is_joined);
+    part.order.insert(std::ranges::find_if(part.order, [](const UOp& r) { return axis_type(r.node()) != AxisType::Weak; }), loops[0]);
+    part.order.insert(part.order.end(), loops.begin() + 1, loops.end());
     for (UOp& e : part.ends) {
       std::vector<UOp> ranges = closed_ranges(e.node());
-      std::erase_if(ranges, [&](const UOp& r) { return r == j.row || r == j.column; });
-      ranges.insert(ranges.end(), {o, u, l});
+      std::erase_if(ranges, is_joined);
+      ranges.insert(ranges.end(), loops.begin(), loops.end());
       e = remake_end(e, map, ranges);
     }
     part = clone(part);
     unroll_small_reduces(part, {});
-    part.opts += fmt::format("joined rows {}x{} ", copies, j.lanes);
-    parallelize(part, common_loops(part),
-                j.ns * (is_rest ? static_cast<double>(j.n_all - begin) : static_cast<double>(begin)) / static_cast<double>(j.n_all), target);
+    part.opts += fmt::format("joined rows {}x{} ", s.unroll, lanes);
+    parallelize(part, common_loops(part), static_cast<double>(s.count * s.unroll) * cycles * kNsPerUnit, target);
     out.push_back(std::move(part));
   }
   return true;
