@@ -170,10 +170,10 @@ std::vector<ContractPlan> tiles_of(const Contraction& c, const Target& t, const 
     best = cycles;
     std::swap(found.front(), plan);
   };
-  // Of packed ones the widest first: it reads the other operand least often.
+  // Of packed terms the widest first: it reads the other operand least often. One of floats leaves registers to what follows the sum.
   const int64_t n_widths = std::min<int64_t>(rows.empty() ? 8 : 4, n_vectors);
   for (int64_t i = 1; i <= n_widths; ++i) {
-    const int64_t v = p.pack ? n_widths + 1 - i : i;
+    const int64_t v = p.pack && c.terms ? n_widths + 1 - i : i;
     const int64_t most = std::min<int64_t>(16, (t.n_vector_registers - 2 - v) / v);
     // Panels of v vectors, and one narrower panel for the rest.
     const double panels = static_cast<double>(n_vectors / v), rest = static_cast<double>(n_vectors % v);
