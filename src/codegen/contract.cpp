@@ -252,12 +252,17 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
       const double n_stored = product(c.own[0]) * product(c.own[1]) * product(c.batch);
       // Lanes that lie a page apart in the output share cache sets.
       const double stored = s.linear && s.value == 1 ? 0.15 : s.linear && s.value * c.n_bytes < 3072 ? 0.8 : 4.0;
+      // Of a long sum whose broadcast elements lie on a page each, every tile fetches all lines again.
+      const Operand& y = c.x[swapped ? 0 : 1];
+      const UOp& k = c.summed.back();
+      const bool fetched = std::abs(y.stride(k).value) * c.n_bytes >= 1024 && size_of(k) * 64 > t.l2_bytes;
+      const double fetches = fetched ? 0.8 * product(c.summed) * n_stored / static_cast<double>(p.lanes) : 0;
       for (const UOp& across : across_of(c.own[swapped ? 0 : 1])) {
         p.across = across;
         if (across && (stored < 0.4 || c.terms || p.lanes % kSquare != 0)) continue;
         std::vector<ContractPlan> more = tiles_of(c, t, p);
         if (more.empty()) continue;
-        for (ContractPlan& plan : more) plan.cycles += n_packed * p.pack_cycles + n_stored * (across ? 0.4 : stored);
+        for (ContractPlan& plan : more) plan.cycles += n_packed * p.pack_cycles + n_stored * (across ? 0.4 : stored) + fetches;
         const bool wins = more.front().cycles < best;
         best = std::min(best, more.front().cycles);
         plans.insert(wins ? plans.begin() : plans.end(), more.begin(), more.end());

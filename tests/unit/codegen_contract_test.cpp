@@ -62,6 +62,9 @@ TEST(Contract, TilesOfFloatsLeaveRegisters) {
   t.vector_bytes = 64, t.n_vector_registers = 32;
   const std::string text = opts(zoo::matmul({512, 2048, 512, false, false, false}), t);
   EXPECT_NE(text.find("rows 8 vectors 3x16 pack"), std::string::npos) << text;
+  // 768 columns of 50257 rows are packed: read element by element, each on a page of its own, they come from memory for every tile.
+  const std::string head = opts(zoo::matmul({256, 768, 50257, false, false, false}), t);
+  EXPECT_NE(head.find("rows 8 vectors 3x16 pack"), std::string::npos) << head;
 }
 
 // Few outputs of long sums. What decides is the shape: the order of a sum is the same on every machine, and whatever is stored.
