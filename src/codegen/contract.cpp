@@ -11,11 +11,13 @@
 // The vector operand is packed into panels where memory does not have it in that order, or where its stride would visit
 // a page for each term. The broadcast operand is staged when it has gates (padding) or arithmetic of its own.
 //
-// Requirements: (1) the order of each sum is the row-major order of its ranges, one chain; (2) lanes beyond the end of
-// the axis read nothing and store nothing; (3) at most four copies of the inner loop.
+// Requirements: (1) the order of each sum is the row-major order of its ranges, one chain, but where the sizes alone say
+// otherwise (dots, chains); (2) lanes beyond the end of the axis read nothing and store nothing; (3) at most four copies of
+// the inner loop.
 #include "codegen/contract.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -34,7 +36,6 @@ constexpr size_t kMostPlans = 24;          // for a search
 constexpr double kMostCopied = 24;         // rows
 
 int64_t size_of(const UOp& r) { return range_size(r.node()); }
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct Contraction {
   UOp sum;  // the REDUCE
   Operand x[2];
@@ -510,7 +511,9 @@ class Builder {
     for (const ContractPlan::Row& r : p_.rows) rows.emplace(r.axis.node(), strip_ ? strip_row_ : at.at(r.axis.node()));
     if (strip_) at.emplace(strip_.node(), strip_at_);
     const Operand y = Operand::of(substitute(y_.value, rows));
-    const Tile block = find_tile(y, summed, copies);
+    // The last block's rows that the one before has would be staged twice: that pays where several elements make one.
+    const bool overlaps = !p_.rows.empty() && row_blocks().size() == 1 && size_of(p_.rows[0].axis) % p_.rows[0].tile != 0;
+    const Tile block = overlaps && !c_.terms ? Tile() : find_tile(y, summed, copies);
     return !block.empty() ? read_tile(y, block, at, p_.lanes, inner_) : substitute(y_.value, at);
   }
 
@@ -743,6 +746,31 @@ bool dots(Nest& nest, const Contraction& c, const Target& target, std::vector<Ne
   return true;
 }
 
+// One row times few columns that lie next to each other is one vector of sums, each of which waits for its last multiply-add:
+// four chains take every fourth term. Sizes and strides alone decide, as for dots.
+bool chains(Nest& nest, const Contraction& c, std::vector<Nest>& out) {
+  constexpr int64_t kChains = 4;
+  const size_t side = c.own[0].empty();
+  if (c.summed.size() != 1 || c.own[side].size() != 1 || c.own[1 - side].size() + c.batch.size() > 0) return false;
+  const UOp &k = c.summed[0], &column = c.own[side][0];
+  if (k.n_src() + column.n_src() > 0 || size_of(column) > 16 || size_of(k) % kChains || size_of(k) < 64) return false;
+  if (!is_contiguous(c.x[side], column) || !is_contiguous(c.x[1 - side], k)) return false;
+  const UOp o = fresh_range(size_of(k) / kChains, AxisType::Reduce), gate = lt(column, size_of(column));
+  const UOp l = fresh_range(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(size_of(column)))), AxisType::Lane);
+  UOp sums[kChains];
+  for (int64_t i = 0; i < kChains; ++i) sums[i] = reduce(substitute(c.sum.src(0), {{k.node(), o * kChains + i}}), "add", std::vector<UOp>{o});
+  for (UOp& e : nest.ends) {
+    const UOp to = e.src(0).src(0), value = substitute(e.src(0).src(1), {{c.sum.node(), (sums[0] + sums[1]) + (sums[2] + sums[3])}});
+    const UOp gated = store(index(to.src(0), to.src(1), to.n_src() == 3 ? to.src(2) & gate : gate), gate_loads(value, column, gate));
+    e = end(substitute(gated, {{column.node(), l}}), std::vector<UOp>{l});
+  }
+  std::ranges::replace(nest.order, k, o);
+  std::ranges::replace(nest.order, column, l);
+  nest.opts += "chains ";
+  out.push_back(std::move(nest));
+  return true;
+}
+
 // In an image with a margin the pixels of a row follow each other, and rows lie a little farther apart than they are long.
 // Lanes may then run over rows: those in the margin compute what nobody reads. Gives the nest with the sums of all places
 // of the image in a STAGE, and the contraction that fills it.
@@ -786,7 +814,7 @@ bool contract(Nest& nest, const Target& target, std::vector<Nest>& out) {
   c = Contraction();
   if (!recognise(nest, c)) return false;
   if ((c.own[0].empty() && c.own[1].empty()) || product(c.summed) < 2) return false;
-  if (c.dtype != DType::Int32 && dots(nest, c, target, out)) return true;
+  if (c.dtype != DType::Int32 && (chains(nest, c, out) || dots(nest, c, target, out))) return true;
   const Contraction unpacked = c;
   pack_factors(c, target);
   const std::vector<ContractPlan> plans = plans_of(nest, c, target);

@@ -14,6 +14,7 @@
 //  3. The order of a fold is that of its ranges; unrolled copies extend the one chain.
 //  4. Recursion follows the nesting of REDUCEs, never the depth of an expression.
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "base/ptr_map.h"
@@ -74,6 +75,12 @@ class RangeValues {
 struct Scope {
   RangeValues values;
   PtrMap<Node, UOp> done;
+};
+
+// What is stored: its place (null when nothing is), its value.
+struct Element {
+  UOp at{}, value{};
+  int64_t lanes = 1;
 };
 
 // A REDUCE whose outer loops enclose output loops: its accumulator lives in the output between two of their iterations.
@@ -141,7 +148,19 @@ class Expander {
     }
     if (lane) base.values[lane.node()] = UOp::make(Op::Lanes, DType::WeakInt, {}, range_size(lane.node()));
     placed_.home = block;
-    for_each_copy(copied, base, [&](Scope& scope) { store(e.src(0), scope, block); });
+    const UOp st = e.src(0);
+    const NodeList above = toposort(st.src(1), [](const Node* n) { return is_elementwise(n->op); });
+    const bool has_folds = !lane && !placed_.node && std::ranges::any_of(above, [](const Node* n) {
+      return n->op == Op::Reduce && std::ranges::any_of(closed_ranges(n), [](const UOp& r) { return axis_type(r.node()) == AxisType::Lane; });
+    });
+    std::vector<Element> elements;
+    for_each_copy(copied, base, [&](Scope& scope) {
+      const Element x = element(st, scope);
+      if (x.at && has_folds) elements.push_back(x);
+      else if (x.at) store(st, x, block);
+    });
+    fold_together(elements);
+    for (const Element& x : elements) store(st, x, block);
   }
 
   // Calls f with the scope of each copy: the values of `outer`, and the copied ranges as numbers.
@@ -160,9 +179,44 @@ class Expander {
     }
   }
 
-  void store(const UOp& st, Scope& scope, Block* block) {
+  // Folds of several vectors take as long as a few: an instruction adds halves of two vectors, then quarters of four ..
+  static void fold_together(std::vector<Element>& elements) {
+    std::vector<UOp> folds;
+    const auto is_alike = [&](const UOp& f) {
+      return f.arg() == folds[0].arg() && f.dtype() == folds[0].dtype() && n_lanes(f.src(0)) == n_lanes(folds[0].src(0));
+    };
+    for (const Element& x : elements)
+      for (const Node* n : toposort(x.value, [](const Node* m) { return is_elementwise(m->op); }))
+        if (n->op == Op::Fold && !contains(folds, UOp(n)) && (folds.empty() || is_alike(UOp(n)))) folds.emplace_back(n);
+    std::unordered_map<const Node*, UOp> together;
+    for (size_t first = 0; first + 1 < folds.size();) {
+      int64_t width = n_lanes(folds[first].src(0)), n_sums = 1;  // of a vector: lanes a sum, sums
+      const size_t n = std::bit_floor(std::min(folds.size() - first, static_cast<size_t>(width)));
+      std::vector<UOp> vectors;
+      for (size_t i = first; i < first + n; ++i) vectors.push_back(folds[i].src(0));
+      for (; width > 1; width /= 2) {
+        const size_t step = std::min<size_t>(vectors.size(), 2);
+        const auto half = [&](size_t at, int64_t begin) {
+          return vec_of(static_cast<int64_t>(step) * n_sums * width / 2, [&](int64_t l) {
+            const int64_t sum = l / (width / 2);
+            return lane_of(vectors[at + static_cast<size_t>(sum / n_sums)], sum % n_sums * width + begin + l % (width / 2));
+          });
+        };
+        std::vector<UOp> sums;
+        for (size_t i = 0; i < vectors.size(); i += step)
+          sums.push_back(alu(monoid_op(folds[first].arg().as_str()), {half(i, 0), half(i, width / 2)}));
+        n_sums *= static_cast<int64_t>(step);
+        vectors = std::move(sums);
+      }
+      for (size_t i = 0; i < n && n > 1; ++i) together.emplace(folds[first + i].node(), lane_of(vectors[0], static_cast<int64_t>(i)));
+      first += n;
+    }
+    for (Element& x : elements) x.value = substitute(x.value, together, [](const Node* m) { return is_elementwise(m->op); });
+  }
+
+  Element element(const UOp& st, Scope& scope) {
     UOp at = expand(st.src(0), scope);
-    if (at.n_src() == 3 && is_const_int(at.src(2), 0)) return;
+    if (at.n_src() == 3 && is_const_int(at.src(2), 0)) return {};
     placed_.place = at;
     placed_.result = UOp();
     UOp value = expand(st.src(1), scope);
@@ -174,7 +228,11 @@ class Expander {
     at = contiguous(at, lanes);
     lanes = std::max(lanes, at.src(1).shape().empty() ? lanes : n_lanes(at.src(1)));
     if (at.n_src() == 3) lanes = std::max(lanes, n_lanes(at.src(2)));
-    value = spread(value, lanes);
+    return {at, spread(value, lanes), lanes};
+  }
+
+  void store(const UOp& st, const Element& x, Block* block) {
+    const auto& [at, value, lanes] = x;
     // A sum in memory (SCATTER) reads in every iteration what the one before wrote, though its place may not change.
     const auto places = st.src(0).ranges();
     for (const Block* b = placed_.node ? nullptr : block; b && b->range; b = b->parent)

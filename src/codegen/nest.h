@@ -37,6 +37,7 @@ UOp fresh_range(int64_t size, AxisType type);
 UOp with_type(const UOp& range, AxisType type);  ///< a fresh one of the same size and bounds
 bool closes(Op op);                              ///< an END, REDUCE or STAGE
 
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline bool contains(std::span<const UOp> list, const UOp& u) { return std::ranges::find(list, u) != list.end(); }
 
 /// Puts other ranges in the place of some of a nest's.

@@ -366,7 +366,6 @@ bool join_rows(const Nest& nest, const Target& target, std::vector<Nest>& out) {
   const int64_t n = range_size(column.node()), n_all = n * range_size(row.node()),
                 lanes = std::min(target.vector_bytes / std::max(widest_bytes(nodes, row), widest_bytes(nodes, column)), floor_pow2(n_all));
   if (n >= lanes || lanes < 4) return false;
-  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const int64_t n_begins = n / std::gcd(n, lanes);  // columns at which a vector begins
   const bool is_loop = n_all >= 2 * n_begins * lanes;
   double cycles = 1, by_rows = 1.2, n_loads = 0;  // of a vector, of a row

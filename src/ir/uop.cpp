@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/block_pool.h"
+#include "base/immortal.h"
 #include "base/text.h"
 #include "ir/remake.h"
 #include "ir/text.h"
@@ -89,8 +90,7 @@ struct Table {
   Shard& of(uint64_t hash) { return shards[hash >> (64 - kShardBits)]; }
 };
 Table& table() {
-  static Table* t = new Table;  // never destroyed: nodes may outlive static destruction
-  return *t;
+  return immortal<Table>();  // nodes may outlive static destruction
 }
 
 bool same_node(const Node* n, Op op, DType dtype, std::span<const UOp> src, const Arg& arg) {
@@ -188,10 +188,7 @@ struct DeviceNames {
   std::mutex mutex;
   std::deque<std::string> names{};
 };
-DeviceNames& device_names() {
-  static DeviceNames* d = new DeviceNames;
-  return *d;
-}
+DeviceNames& device_names() { return immortal<DeviceNames>(); }
 
 }  // namespace
 
@@ -397,10 +394,7 @@ int64_t live_nodes() {
 }
 
 namespace {
-std::mutex& extra_mutex() {
-  static std::mutex* m = new std::mutex;
-  return *m;
-}
+std::mutex& extra_mutex() { return immortal<std::mutex>(); }
 NodeExtra& extra_of(const UOp& u) {
   NodeExtra* e = u->extra.load(std::memory_order_acquire);
   if (!e) u->extra.store(e = new NodeExtra, std::memory_order_release);

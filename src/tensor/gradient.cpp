@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/lists.h"
 #include "base/profile.h"
 #include "base/ptr_map.h"
 #include "engine/buffers.h"
@@ -158,8 +159,7 @@ static std::vector<Tensor> results_of(const UOp& body, std::span<const UOp> args
 }
 
 static UOp tuple_of(std::span<const Tensor> tensors) {
-  std::vector<UOp> values;
-  for (const Tensor& t : tensors) values.push_back(t.uop());
+  std::vector<UOp> values = mapped(tensors, [&](const Tensor& t) { return t.uop(); });
   return UOp::make(Op::Tuple, DType::Void, values);
 }
 
@@ -189,8 +189,7 @@ Tensor Tensor::as_param(int64_t slot) const {
 }
 
 std::vector<Tensor> Tensor::call(std::span<const Tensor> args, std::span<const Tensor> body, int64_t gradient) {
-  std::vector<UOp> values;
-  for (const Tensor& t : args) values.push_back(must_be_defined("call", t).uop());
+  std::vector<UOp> values = mapped(args, [&](const Tensor& t) { return must_be_defined("call", t).uop(); });
   const UOp tuple = tuple_of(body);
   for (const Node* n : toposort(tuple)) {
     WHIT_USER(n->op != Op::Buffer, Runtime, "[call] the body reads a buffer of shape {}; expected PARAMs (as_param)", n->shape);

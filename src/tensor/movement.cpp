@@ -1,6 +1,7 @@
 // Movement: views wherever the elements stay, and what is composed of them.
 #include <algorithm>
 
+#include "base/lists.h"
 #include "rules/linear.h"
 #include "tensor/impl.h"
 
@@ -12,8 +13,6 @@ namespace {
 using Pairs = std::span<const AxisPair>;
 
 constexpr size_t kJoinAtOnce = 64;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Tensor shrink_pairs(const Tensor& x, std::span<const int64_t> begin_end) {
   return move_view(x, [&](const UOp& u) { return shrink(u, begin_end); });
@@ -160,8 +159,7 @@ Tensor Tensor::shrink(Pairs begin_end) const {
 
 Tensor Tensor::shrink_to(std::span<const std::optional<Sint>> to) const {
   WHIT_USER(to.size() == ndim(), Value, "[shrink_to] {} sizes for shape {}; expected {}", to.size(), shape(), ndim());
-  std::vector<AxisPair> be;
-  for (const auto& n : to) be.push_back(n ? AxisPair({0, *n}) : std::nullopt);
+  std::vector<AxisPair> be = mapped(to, [&](const auto& n) { return n ? AxisPair({0, *n}) : std::nullopt; });
   return shrink(be);
 }
 
@@ -317,16 +315,14 @@ Tensor Tensor::cat(std::span<const Tensor> tensors, int64_t dim) {
     equal_sizes &= t.shape()[axis] == first.shape()[axis] && !t.shape().symbol(axis);
   }
   if (tensors.size() == 1) return first;
-  std::vector<Tensor> same;
-  for (const Tensor& t : tensors) same.push_back(t.cast(dt));
+  std::vector<Tensor> same = mapped(tensors, [&](const Tensor& t) { return t.cast(dt); });
   if (same.size() > kJoinAtOnce) {  // a kernel's work on an element grows with the number of its inputs
     std::vector<Tensor> groups;
     for (size_t i = 0; i < same.size(); i += kJoinAtOnce)
       groups.push_back(cat(std::span(same).subspan(i, std::min(kJoinAtOnce, same.size() - i)), dim).contiguous());
     return cat(groups, dim);
   }
-  std::vector<UOp> values;
-  for (const Tensor& t : same) values.push_back(t.uop());
+  std::vector<UOp> values = mapped(same, [&](const Tensor& t) { return t.uop(); });
   Sints sizes = sizes_of(first.shape());
   sizes[axis] = total;
   const Shape shape = to_shape(sizes);
@@ -379,7 +375,7 @@ std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim) const {
   WHIT_USER(chunks > 0, Value, "[chunk] {} chunks; expected a positive number", chunks);
   const int64_t n = shape()[must_have_axis("chunk", dim, shape())];
   if (n == 0) return split(IntList(Dims(static_cast<size_t>(chunks), 0)), dim);
-  return split(ceil_div(n, chunks), dim);
+  return split((n + chunks - 1) / chunks, dim);
 }
 
 std::vector<Tensor> Tensor::meshgrid(std::span<const Tensor> tensors, std::string_view indexing) {

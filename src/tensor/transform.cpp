@@ -2,6 +2,7 @@
 // by values (jvp, vjp) or by values with one axis more (vmap).
 #include "whit/transform.h"
 
+#include "base/lists.h"
 #include "rules/batch.h"
 #include "tensor/impl.h"
 
@@ -11,9 +12,7 @@ using namespace detail;
 namespace {
 
 std::vector<UOp> tracers_like(const std::vector<UOp>& values) {
-  std::vector<UOp> out;
-  for (const UOp& v : values) out.push_back(tracer(v));
-  return out;
+  return mapped(values, [&](const UOp& v) { return tracer(v); });
 }
 
 // What every tensor is before a function is traced: one that the function wrote into must not stay with tracers in it.
@@ -56,8 +55,7 @@ struct Trace {
   Outside outside;
 
   Trace(const TensorFn& fn, std::vector<UOp> tracers) : inputs(std::move(tracers)), first(tracer(idx(0))) {
-    std::vector<Tensor> args;
-    for (const UOp& x : inputs) args.push_back(wrap(x));
+    std::vector<Tensor> args = mapped(inputs, [&](const UOp& x) { return wrap(x); });
     struct Depth {
       Depth() { ++n_traces; }
       ~Depth() { --n_traces; }
@@ -72,15 +70,12 @@ struct Trace {
 };
 
 std::vector<Tensor> replaced(const std::vector<UOp>& values, const Replacements& map) {
-  std::vector<Tensor> out;
-  for (const UOp& v : values) out.push_back(wrap(substitute(v, map)));
-  return out;
+  return mapped(values, [&](const UOp& v) { return wrap(substitute(v, map)); });
 }
 
 // Gradients of all targets, which are tracers; zeros where none arrives.
 std::vector<UOp> pull(const std::vector<UOp>& roots, const std::vector<UOp>& seeds, const std::vector<UOp>& targets) {
-  std::vector<UOp> leaves;
-  for (const UOp& t : targets) leaves.push_back(t.src(0));
+  std::vector<UOp> leaves = mapped(targets, [&](const UOp& t) { return t.src(0); });
   std::vector<UOp> grads = gradients(roots, seeds, leaves);
   for (size_t i = 0; i < grads.size(); ++i) grads[i] = grads[i] ? shaped(grads[i], targets[i].shape()) : zeros_like(targets[i]);
   return grads;
@@ -257,8 +252,7 @@ std::vector<Tensor> checkpoint(const TensorFn& fn, std::span<const Tensor> input
     if (const UOp u = t.uop(); u->device) existing.emplace(u.node(), u);
   std::vector<Tensor> args;
   const std::vector<Tensor> outputs = fn(inputs);
-  std::vector<UOp> roots;
-  for (const Tensor& t : outputs) roots.push_back(must_be_defined("checkpoint", t).uop());
+  std::vector<UOp> roots = mapped(outputs, [&](const Tensor& t) { return must_be_defined("checkpoint", t).uop(); });
   const auto ends = [&](const Node* n) { return std::pair(0u, existing.contains(n) ? 0u : n->n_src); };
   for (const Node* n : post_order(roots, ends))
     if (const auto it = existing.find(n); it != existing.end()) args.push_back(wrap(it->second));

@@ -84,6 +84,34 @@ TEST(Contract, FewLongSumsAreDotProducts) {
     }
 }
 
+// One row times few columns: one vector of sums in four chains of multiply-adds, which need not wait for each other.
+TEST(Contract, RowsTimesFewColumnsAreChains) {
+  using S = zoo::MatmulShape;
+  for (const int vector_bytes : {16, 32, 64}) {
+    Target t = small(1 << 20);
+    t.vector_bytes = vector_bytes;
+    const auto is_chains = [&](const S& s) { return opts(zoo::matmul(s), t).find("chains") != std::string::npos; };
+    for (const S& s : {S{1, 7, 1000}, S{1, 3, 64}, S{1, 16, 100}, S{9, 1, 64, true}, S{1, 7, 100, false, false, true}}) {
+      EXPECT_EQ(check(zoo::matmul(s), t), "") << s.m << " " << s.n << " " << s.k;
+      EXPECT_TRUE(is_chains(s)) << s.m << " " << s.n << " " << s.k;
+      EXPECT_EQ(most_accumulators(lower_kernel(zoo::matmul(s), t)), 4);
+    }
+    for (const S& s : {S{1, 17, 100}, S{1, 7, 99}, S{2, 7, 100}, S{1, 7, 100, false, true}}) EXPECT_FALSE(is_chains(s)) << s.n << " " << s.k;
+  }
+}
+
+// Sums over lanes are folded together: an instruction adds parts of two vectors.
+TEST(Contract, FoldsAreShared) {
+  const Target t = small();
+  for (const bool epilogue : {false, true}) {
+    const UOp kernel = zoo::matmul({4, 4, 64, false, true, epilogue});
+    ASSERT_NE(opts(kernel, t).find("dots"), std::string::npos);
+    const UOp program = lower_kernel(kernel, t);
+    EXPECT_EQ(count(program, Op::Fold), 0);
+    EXPECT_EQ(check(kernel, t), "");
+  }
+}
+
 // A sum in place reads what it overwrites: no output may be computed twice, as those of a last block that begins early are.
 TEST(Contract, DotProductsAddedInPlace) {
   for (const int64_t m : {8, 17}) {

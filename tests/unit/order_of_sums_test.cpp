@@ -47,4 +47,37 @@ TEST(OrderOfSums, DoesNotDependOnWhatIsFused) {
   }
 }
 
+TEST(OrderOfSums, OfProductsDoesNotDependOnWhatIsFused) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 7, 64}, {1, 12, 100}, {3, 5, 64}, {4, 4, 128}, {17, 3, 33}}) {
+    const Tensor x = Tensor::randn({m, k}).realize(), w = Tensor::randn({k, n}).realize(), v = Tensor::randn({m, n}).realize();
+    for (const bool turned : {false, true}) {
+      const Tensor b = turned ? w.transpose().contiguous().realize().transpose() : w;
+      const Bits product = x.matmul(b).to_vector<float>();
+      const auto same = [&](const auto& other) {
+        const Tensor a = x.matmul(b);
+        EXPECT_EQ(beside(a, other(a)), product) << m << " " << n << " " << k;
+      };
+      same([&](const Tensor& a) { return (a + v).exp(); });
+      same([&](const Tensor& a) { return a.sum(1); });
+      same([&](const Tensor& a) { return a.softmax(1) * v.sin(); });
+      EXPECT_EQ((x.matmul(b) + v * 0).to_vector<float>(), product);
+    }
+  }
+}
+
+// Vectors of partial sums are folded one by one or together, by how many there are: with the same bits.
+TEST(OrderOfSums, OfAnElementDoesNotDependOnHowManyAreFolded) {
+  const Tensor x = Tensor::randn({5, 128}).realize(), w = Tensor::randn({9, 128}).realize();
+  const auto product = [&](int64_t m, int64_t n) {
+    const auto first = [](const Tensor& t, int64_t n_rows) { return t.shrink_to(std::vector<std::optional<Sint>>{n_rows, {}}).contiguous(); };
+    return first(x, m).matmul(first(w, n).transpose()).to_vector<float>();
+  };
+  const std::vector<float> all = product(5, 9);
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{2, 2}, {3, 5}, {4, 4}, {5, 3}, {3, 9}}) {
+    const std::vector<float> some = product(m, n);
+    for (int64_t i = 0; i < m * n; ++i)
+      EXPECT_EQ(some[static_cast<size_t>(i)], all[static_cast<size_t>(i / n * 9 + i % n)]) << m << " " << n << " " << i;
+  }
+}
+
 }  // namespace whit
