@@ -38,7 +38,7 @@ bool Rangeify::should_materialise(int32_t i) {
     return scopes_[d.first->scope].contraction && d.evaluations >= 4 * n_elems;
   }
   // So does a copy with a halo of what is in memory. Rows of few vectors repay it sooner: their lanes run over several.
-  if (n->op == Op::Reshape && node(src(i, 0))->op == Op::Buffer) {
+  if (n->op == Op::Reshape && !n->shape.empty() && node(src(i, 0))->op == Op::Buffer) {
     Layout l(n->shape);
     return scopes_[d.first->scope].contraction && d.evaluations >= (n->shape.back() < 32 ? 2 : 4) * n_elems && add_halo(i, l);
   }

@@ -247,5 +247,16 @@ TEST(TensorMath, SubnormalNumbersAreKeptWhateverTheProcessHasSet) {
 }
 #endif
 
+// A scalar in memory (shape ()) under a product: it has no last axis to ask for.
+TEST(TensorMath, ProductsWithAScalarInMemory) {
+  const Tensor t = Tensor::ones({1}).contiguous().realize().reshape(IntList{});
+  for (const int64_t n : {1, 2, 4, 8}) {
+    const Tensor x = Tensor::full({n, n}, 3.0).contiguous().realize(), w = Tensor::full({n, n}, 0.5).contiguous().realize();
+    const std::vector<float> twice(static_cast<size_t>(n * n), 3.0F * static_cast<float>(n));
+    EXPECT_EQ((x * (t + 1)).matmul(w).to_vector<float>(), twice);
+    EXPECT_EQ(x.matmul(w * (t + 1)).to_vector<float>(), twice);
+  }
+}
+
 }  // namespace
 }  // namespace whit
