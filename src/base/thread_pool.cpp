@@ -118,10 +118,8 @@ struct alignas(64) Slot {
 void keep_apart(Slot& slot) {
 #ifdef __linux__
   const int here = sched_getcpu();
-  if (here == slot.not_on) [[likely]]
-    return;
   cpu_set_t others;
-  if (here < 0 || sched_getaffinity(0, sizeof(others), &others) != 0) return;
+  if (here < 0 || here == slot.not_on || sched_getaffinity(0, sizeof(others), &others) != 0) return;
   CPU_CLR(static_cast<size_t>(here), &others);
   if (CPU_COUNT(&others) > 0 && pthread_setaffinity_np(slot.thread.native_handle(), sizeof(others), &others) == 0) slot.not_on = here;
 #endif

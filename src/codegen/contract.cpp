@@ -251,8 +251,9 @@ std::vector<ContractPlan> plans_of(const Nest& nest, const Contraction& c, const
       p.pack_cycles = p.pack ? again * (contiguous ? 0.25 : copy_cycles(x, c.summed.back())) : 0;
       const Stride s = stride_of(out, lane);
       const double n_stored = product(c.own[0]) * product(c.own[1]) * product(c.batch);
-      // Lanes that lie a page apart in the output share cache sets.
-      const double stored = s.linear && s.value == 1 ? 0.15 : s.linear && s.value * c.n_bytes < 3072 ? 0.8 : 4.0;
+      // Lanes that lie about a page apart in the output share few cache sets, those that lie whole pages apart one.
+      const int64_t apart = s.linear ? s.value * c.n_bytes : 1;
+      const double stored = s.linear && s.value == 1 ? 0.15 : s.linear && apart < 3072 ? 0.8 : apart % 4096 != 0 ? 4.0 : 20.0;
       // Of a long sum whose broadcast elements lie on a page each, every tile fetches all lines again.
       const Operand& y = c.x[swapped ? 0 : 1];
       const UOp& k = c.summed.back();

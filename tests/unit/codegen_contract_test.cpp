@@ -292,6 +292,9 @@ TEST(Contract, SquaresAreTransposed) {
     }
     EXPECT_EQ(n_gathers + n_stored, 0) << s.m;
   }
+  // Rows of whole pages share a cache set: storing lanes one by one took as long as the product.
+  const std::string pages = opts(zoo::matmul({64, 1024, 1024, false, true}), t);
+  EXPECT_NE(pages.find("across"), std::string::npos) << pages;
 }
 
 // What would be computed again for each column, or reads what it overwrites, stays as it is.
