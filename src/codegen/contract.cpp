@@ -754,14 +754,16 @@ bool chains(Nest& nest, const Contraction& c, std::vector<Nest>& out) {
   const size_t side = c.own[0].empty();
   if (c.summed.size() != 1 || c.own[side].size() != 1 || c.own[1 - side].size() + c.batch.size() > 0) return false;
   const UOp &k = c.summed[0], &column = c.own[side][0];
-  if (k.n_src() + column.n_src() > 0 || size_of(column) > 16 || size_of(k) % kChains || size_of(k) < 64) return false;
+  if (k.n_src() + column.n_src() > 0 || size_of(column) > 16 || size_of(k) < 4 * kChains) return false;
   if (!is_contiguous(c.x[side], column) || !is_contiguous(c.x[1 - side], k)) return false;
   const UOp o = fresh_range(size_of(k) / kChains, AxisType::Reduce), gate = lt(column, size_of(column));
   const UOp l = fresh_range(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(size_of(column)))), AxisType::Lane);
   UOp sums[kChains];
   for (int64_t i = 0; i < kChains; ++i) sums[i] = reduce(substitute(c.sum.src(0), {{k.node(), o * kChains + i}}), "add", std::vector<UOp>{o});
+  UOp sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (int64_t i = size_of(k) / kChains * kChains; i < size_of(k); ++i) sum = sum + substitute(c.sum.src(0), {{k.node(), idx(i)}});
   for (UOp& e : nest.ends) {
-    const UOp to = e.src(0).src(0), value = substitute(e.src(0).src(1), {{c.sum.node(), (sums[0] + sums[1]) + (sums[2] + sums[3])}});
+    const UOp to = e.src(0).src(0), value = substitute(e.src(0).src(1), {{c.sum.node(), sum}});
     const UOp gated = store(index(to.src(0), to.src(1), to.n_src() == 3 ? to.src(2) & gate : gate), gate_loads(value, column, gate));
     e = end(substitute(gated, {{column.node(), l}}), std::vector<UOp>{l});
   }

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "base/flags.h"
+#include "base/lists.h"
 #include "base/ptr_map.h"
 #include "ir/build.h"
 
@@ -385,9 +386,7 @@ std::vector<UOp> gradients(std::span<const UOp> roots, std::span<const UOp> grad
       give(s, s->op == Op::Store ? gs[k] : fit(gs[k], s->shape));
     }
   }
-  std::vector<UOp> out;
-  for (const UOp& t : targets) out.push_back(sums[t.node()]);
-  return out;
+  return mapped(targets, [&](const UOp& t) { return sums[t.node()]; });
 }
 
 }  // namespace whit
