@@ -30,6 +30,7 @@
 namespace whit::codegen {
 namespace {
 
+constexpr int64_t kShortSum = 16;  // terms of what may be computed beside a product, from its range too: their sums are one chain
 constexpr double kNsPerCycle = 0.33;
 constexpr double kMostScratch = 32 << 20;  // bytes
 constexpr size_t kMostPlans = 24;          // for a search
@@ -60,7 +61,7 @@ bool recognise(const Nest& nest, Contraction& c) {
   }
   for (const UOp& s : sums) {
     if (s == c.sum) continue;
-    if (product(closed_ranges(s.node())) > 16) return false;
+    if (product(closed_ranges(s.node())) > kShortSum) return false;
     for (const Node* n : toposort(std::vector<UOp>{s, c.sum.src(0)}))
       if (n == c.sum.node() || (n->op == Op::Reduce && n != s.node())) return false;
     for (const Node* n : toposort(c.sum.src(0)))
@@ -697,7 +698,7 @@ bool dots(Nest& nest, const Contraction& c, const Target& target, std::vector<Ne
     chain = std::min(chain, terms * (copy + std::max({0.55 * rows * vectors, rows + vectors / 2, std::min(rows * vectors, 4.0)})));
   }
   const double few = std::min(n[0], n[1]);
-  if (n_terms < lanes || k.n_src() > 0 || few > kMostCopied || (few < 2 && pack == 0) || cycles + pack > 0.8 * chain) return false;
+  if (n_terms <= kShortSum || k.n_src() > 0 || few > kMostCopied || (few < 2 && pack == 0) || cycles + pack > 0.8 * chain) return false;
 
   double best = 1e300, tile[] = {1, 1};
   for (double a = 1; a <= std::min(n[0], kMostSums); ++a)
@@ -754,7 +755,7 @@ bool chains(Nest& nest, const Contraction& c, std::vector<Nest>& out) {
   const size_t side = c.own[0].empty();
   if (c.summed.size() != 1 || c.own[side].size() != 1 || c.own[1 - side].size() + c.batch.size() > 0) return false;
   const UOp &k = c.summed[0], &column = c.own[side][0];
-  if (k.n_src() + column.n_src() > 0 || size_of(column) > 16 || size_of(k) < 4 * kChains) return false;
+  if (k.n_src() + column.n_src() > 0 || size_of(column) > 16 || size_of(k) <= kShortSum) return false;
   if (!is_contiguous(c.x[side], column) || !is_contiguous(c.x[1 - side], k)) return false;
   const UOp o = fresh_range(size_of(k) / kChains, AxisType::Reduce), gate = lt(column, size_of(column));
   const UOp l = fresh_range(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(size_of(column)))), AxisType::Lane);

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/ptr_map.h"
 #include "ir/build.h"
 #include "ir/remake.h"
@@ -239,9 +240,7 @@ std::vector<UOp> batched(std::span<const UOp> roots, const Replacements& leaves,
       done.set(at, fn(row));
     }
   }
-  std::vector<UOp> out;
-  for (const UOp& r : roots) out.push_back(done.has(r.node()) ? done.of(r.node()) : repeated(r, n));
-  return out;
+  return mapped(roots, [&](const UOp& r) { return done.has(r.node()) ? done.of(r.node()) : repeated(r, n); });
 }
 
 namespace {

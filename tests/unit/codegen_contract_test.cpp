@@ -75,12 +75,12 @@ TEST(Contract, FewLongSumsAreDotProducts) {
       Target t = small(1 << 20, cores);
       t.vector_bytes = vector_bytes;
       const auto is_dots = [&](const S& s) { return opts(zoo::matmul(s), t).find("dots") != std::string::npos; };
-      for (const S& s : {S{17, 17, 64, false, true}, S{7, 17, 333, false, true}, S{24, 3, 100}, S{3, 40, 70, true, true}, S{5, 3, 16},
+      for (const S& s : {S{17, 17, 64, false, true}, S{7, 17, 333, false, true}, S{24, 3, 100}, S{3, 40, 70, true, true}, S{5, 3, 17},
                          S{17, 17, 64, false, true, true}}) {
         EXPECT_EQ(check(zoo::matmul(s), t), "") << s.m << " " << s.n << " " << s.k;
         EXPECT_TRUE(is_dots(s)) << s.m << " " << s.n << " " << s.k;
       }
-      for (const S& s : {S{64, 64, 64, false, true}, S{17, 17, 333}, S{3, 3, 15}, S{3, 64, 64, true, false}}) EXPECT_FALSE(is_dots(s)) << s.m;
+      for (const S& s : {S{64, 64, 64, false, true}, S{17, 17, 333}, S{3, 3, 16}, S{3, 64, 64, true, false}}) EXPECT_FALSE(is_dots(s)) << s.m;
     }
 }
 
@@ -96,8 +96,21 @@ TEST(Contract, RowsTimesFewColumnsAreChains) {
       EXPECT_TRUE(is_chains(s)) << s.m << " " << s.n << " " << s.k;
       EXPECT_EQ(most_accumulators(lower_kernel(zoo::matmul(s), t)), 4);
     }
-    for (const S& s : {S{1, 17, 100}, S{1, 7, 15}, S{2, 7, 100}, S{1, 7, 100, false, true}}) EXPECT_FALSE(is_chains(s)) << s.n << " " << s.k;
+    for (const S& s : {S{1, 17, 100}, S{1, 7, 16}, S{2, 7, 100}, S{1, 7, 100, false, true}}) EXPECT_FALSE(is_chains(s)) << s.n << " " << s.k;
   }
+}
+
+// A short sum beside the product that runs over the same range keeps it.
+TEST(Contract, SumsOfTheSameRange) {
+  for (const int64_t n_terms : {8, 15, 16, 17, 32})
+    for (const auto& [m, n, turned] :
+         {std::tuple<int64_t, int64_t, bool>{1, 7, false}, {3, 5, false}, {4, 20, false}, {3, 5, true}, {17, 17, true}}) {
+      zoo::Ranges r;
+      const UOp i = r.out(m), j = r.out(n), q = r.sum(n_terms), a = zoo::at(zoo::buffer(1, m * n_terms), i * n_terms + q);
+      const UOp b = zoo::at(zoo::buffer(2, n * n_terms), turned ? j * n_terms + q : q * n + j);
+      const UOp product = zoo::sum_over(a * b, {q}), sum = zoo::sum_over(a, {q});
+      EXPECT_EQ(check(zoo::sink({zoo::put(zoo::buffer(0, m * n), i * n + j, product + sum, {i, j})}), small()), "") << n_terms << " " << m;
+    }
 }
 
 // Sums over lanes are folded together: an instruction adds parts of two vectors.
