@@ -615,10 +615,10 @@ class Builder {
 
   // Lanes beyond the end load nothing (but for the sum, which is over padding there) and store nothing.
   UOp masked_store(const UOp& st) const {
-    const UOp gate = lt(p_.lane, size_of(p_.lane)), to = st.src(0);
+    const UOp gate = lt(p_.lane, size_of(p_.lane));
     const UOp hole = UOp::make(Op::Variable, c_.sum.dtype(), {}, Arg::list({Arg("sum"), 0, 0}));
-    const UOp gated = gate_loads(substitute(st.src(1), {{c_.sum.node(), hole}}), p_.lane, gate);
-    return store(index(to.src(0), to.src(1), to.n_src() == 3 ? to.src(2) & gate : gate), substitute(gated, {{hole.node(), c_.sum}}));
+    const UOp value = gate_loads(substitute(st.src(1), {{c_.sum.node(), hole}}), p_.lane, gate);
+    return store(gated(st.src(0), gate), substitute(value, {{hole.node(), c_.sum}}));
   }
 
   void finish(Nest nest, std::vector<Nest>& out) {
@@ -764,9 +764,9 @@ bool chains(Nest& nest, const Contraction& c, std::vector<Nest>& out) {
   UOp sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   for (int64_t i = size_of(k) / kChains * kChains; i < size_of(k); ++i) sum = sum + substitute(c.sum.src(0), {{k.node(), idx(i)}});
   for (UOp& e : nest.ends) {
-    const UOp to = e.src(0).src(0), value = substitute(e.src(0).src(1), {{c.sum.node(), sum}});
-    const UOp gated = store(index(to.src(0), to.src(1), to.n_src() == 3 ? to.src(2) & gate : gate), gate_loads(value, column, gate));
-    e = end(substitute(gated, {{column.node(), l}}), std::vector<UOp>{l});
+    const UOp value = substitute(e.src(0).src(1), {{c.sum.node(), sum}});
+    const UOp masked = store(gated(e.src(0).src(0), gate), gate_loads(value, column, gate));
+    e = end(substitute(masked, {{column.node(), l}}), std::vector<UOp>{l});
   }
   std::ranges::replace(nest.order, k, o);
   std::ranges::replace(nest.order, column, l);

@@ -6,6 +6,10 @@
 #include "ir/remake.h"
 
 namespace whit::codegen {
+UOp gated(const UOp& at, const UOp& gate) {
+  return UOp::make(Op::Index, at.dtype(), {at.src(0), at.src(1), at.n_src() == 3 ? at.src(2) & gate : gate});
+}
+
 namespace {
 
 // Rebuilds an expression with some LOADs replaced.
@@ -18,11 +22,7 @@ template <class F> UOp map_loads(const UOp& root, F&& f) {
   return made.of(root.node());
 }
 
-UOp with_gate(const UOp& load_, const UOp& gate) {
-  const UOp at = load_.src(0);
-  const UOp all = at.n_src() == 3 ? at.src(2) & gate : gate;
-  return UOp::make(Op::Load, load_.dtype(), {UOp::make(Op::Index, at.dtype(), {at.src(0), at.src(1), all})}, load_.arg());
-}
+UOp with_gate(const UOp& load_, const UOp& gate) { return UOp::make(Op::Load, load_.dtype(), {gated(load_.src(0), gate)}, load_.arg()); }
 
 bool compares_indices(const Node* n) { return is_comparison(n->op) && n->src()[0]->dtype == DType::WeakInt; }
 

@@ -22,6 +22,8 @@ struct Operand {
   bool is_gated_by(std::span<const UOp> ranges) const;
 };
 
+/// An INDEX under one more condition.
+UOp gated(const UOp& at, const UOp& gate);
 /// `value` with `gate` added to every load that depends on `range`.
 UOp gate_loads(const UOp& value, const UOp& range, const UOp& gate);
 /// `value`, or 0 where `condition` is false: as a gate where value is a load.
